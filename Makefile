@@ -1,0 +1,65 @@
+# One command sets up a fresh machine (any target makes the environment first), one tests it.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+IMAGE  ?= milligpu:dev
+EXAMPLE ?=
+
+.PHONY: help setup demo check test e2e cluster cluster-down bench image proto lock clean
+
+help: ## show this
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+setup: $(VENV)/.ready ## make the Python environment (every other target does so by itself)
+
+$(VENV)/.ready: requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("milligpu needs Python 3.11 or newer; this is %s. Try make PYTHON=python3.13" % sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@echo "making the Python environment in $(VENV) (first time: about a minute)"
+	@$(PYTHON) -m venv $(VENV) || { echo "the venv module is missing; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on --quiet --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup ## see a share go the whole way: no cluster, no GPU, no root (EXAMPLE=my.yaml takes your own file)
+	@$(BIN)/milligpu demo $(EXAMPLE)
+
+check: setup ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check ## every test that needs neither root nor a node, the real kube-apiserver included
+	$(BIN)/python -m tests.cluster.tools etcd kube-apiserver kubectl
+	$(BIN)/pytest -m 'not node'
+
+e2e: setup ## as root: a complete one-node cluster, the real image, real pods; cleans up after itself
+	$(BIN)/python -m tests.cluster.setup
+	$(BIN)/pytest -m node tests/cluster
+
+cluster: setup ## as root: the same cluster, left running to play with
+	$(BIN)/python -m tests.cluster up
+
+cluster-down: setup ## as root: end it
+	$(BIN)/python -m tests.cluster down
+
+bench: setup ## print speeds beside their floors
+	$(BIN)/python -m bench
+
+image: ## build the container image with docker, podman or buildah: make image IMAGE=registry.example/milligpu:1
+	./deploy/build-image.sh $(IMAGE)
+
+proto: setup ## regenerate the gRPC code
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --mypy_out=. plugin/v1beta1/*.proto
+
+lock: setup ## choose versions anew
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --all-extras pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --all-extras --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+
+clean: ## remove what this folder's targets made (not the caches outside it)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage

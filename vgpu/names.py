@@ -1,0 +1,63 @@
+"""Every name that users, manifests, the webhook and the plugin share. Nothing else spells them."""
+
+PREFIX = "milligpu.io/"
+"""All our resource names, annotations and labels begin with this."""
+
+# Resource names in a container's limits and requests.
+ASK = "gpu"
+ASK_QUALIFIED = PREFIX + "gpu"
+NVIDIA_GPU = "nvidia.com/gpu"
+COUNT = PREFIX + "vgpu"
+WHOLE = PREFIX + "pgpu"
+CPU = "cpu"
+
+ASK_KEYS = (ASK, ASK_QUALIFIED)
+"""An ask whatever the value; `nvidia.com/gpu` is one only when its value is a fraction."""
+GRANT_KEYS = (COUNT, WHOLE)
+GPU_RESOURCES = frozenset(
+    {
+        NVIDIA_GPU,
+        "nvidia.com/gpu.shared",
+        "amd.com/gpu",
+        "gpu.intel.com/i915",
+        "gpu.intel.com/xe",
+        COUNT,
+        WHOLE,
+    }
+)
+MIG_PREFIX = "nvidia.com/mig-"
+
+# Annotations.
+ANNOTATION_ASK = PREFIX + "gpu"
+ANNOTATION_FRAMEWORK = PREFIX + "framework"
+ANNOTATION_THROTTLE = PREFIX + "cpu-throttle"
+ANNOTATION_SHARE = PREFIX + "share"
+ANNOTATIONS_READ = (ANNOTATION_ASK, ANNOTATION_FRAMEWORK, ANNOTATION_THROTTLE)
+ANNOTATIONS_KNOWN = frozenset({*ANNOTATIONS_READ, ANNOTATION_SHARE})
+ANNOTATION_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+
+# A namespace with this label and value is left alone.
+LABEL_ADMISSION = PREFIX + "admission"
+ADMISSION_DISABLED = "disabled"
+
+# Environment of a container.
+ENV_FRACTION = "PER_PROCESS_GPU_MEMORY_FRACTION"
+ENV_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+VOID = "void"
+ENV_OURS = "MILLIGPU_"
+ENV_GPU_UUID = ENV_OURS + "GPU_UUID"
+ENV_SLOTS = ENV_OURS + "SLOTS"
+ENV_SHARE = ENV_OURS + "SHARE"
+ENV_MEMORY_MIB = ENV_OURS + "MEMORY_MIB"
+ENV_MEMORY_FRACTION = ENV_OURS + "MEMORY_FRACTION"
+
+# Where things run.
+NAMESPACE = "milligpu"
+NODE_NAMESPACE = "milligpu-node"
+SERVICE = "webhook"
+WEBHOOK_CONFIGURATION = "milligpu"
+
+
+def is_gpu_resource(name: str) -> bool:
+    """Whether a resource name stands for a GPU or a part of one (design section 1)."""
+    return name in GPU_RESOURCES or name.startswith(MIG_PREFIX)

@@ -1,0 +1,71 @@
+"""Slots: the hundredths of a card, and the ids by which the kubelet knows them."""
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+PER_CARD = 100
+"""Slots of one card. A constant: a stored count must never change its meaning."""
+MAX_ID_LENGTH = 63
+"""Longest device id, in characters (comment on `Device.ID` in the device plugin API)."""
+
+_ID = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)::(0|[1-9][0-9]?|whole)")
+
+
+def count(share: Fraction) -> int:
+    """Return the slots of a share from 0 to 1, rounded up: nobody gets less than asked."""
+    return math.ceil(share * PER_CARD)
+
+
+def share(slots: int) -> Fraction:
+    """Return the part of a card that so many slots are."""
+    return Fraction(slots, PER_CARD)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Slot:
+    """One hundredth of a card; as text `GPU-<uuid>::<n>`."""
+
+    card: str
+    """The card's id, such as `GPU-1f2e...`, or `SIM-...` of a simulated one."""
+    number: int
+    """0 to 99."""
+
+    def __str__(self) -> str:
+        return f"{self.card}::{self.number}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Whole:
+    """A whole card; as text `GPU-<uuid>::whole`."""
+
+    card: str
+
+    def __str__(self) -> str:
+        return f"{self.card}::whole"
+
+
+def parse(device_id: str) -> Slot | Whole:
+    """Read a device id. Raises ValueError that names it when it is none of ours."""
+    match = _ID.fullmatch(device_id) if len(device_id) <= MAX_ID_LENGTH else None
+    if match is None:
+        raise ValueError(f"not a slot id: {device_id[:80]!r}")
+    card, number = match.groups()
+    return Whole(card) if number == "whole" else Slot(card, int(number))
+
+
+def of_card(card: str) -> tuple[Slot, ...]:
+    """Return all slots of a card, in order. Raises ValueError when its ids would be too long."""
+    if len(f"{card}::whole") > MAX_ID_LENGTH:
+        raise ValueError(f"card id too long for slot ids of {MAX_ID_LENGTH} characters: {card!r}")
+    return tuple(Slot(card, number) for number in range(PER_CARD))
+
+
+def by_card(slots: Iterable[Slot]) -> dict[str, list[Slot]]:
+    """Group slots by card; cards and slots in order."""
+    cards: dict[str, list[Slot]] = {}
+    for slot in sorted(slots):
+        cards.setdefault(slot.card, []).append(slot)
+    return cards
