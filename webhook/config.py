@@ -1,0 +1,62 @@
+"""The webhook's settings."""
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from vgpu import names, quantity
+from vgpu.settings import boolean, choice, integer, setting
+
+_TOLERATION_FIELDS = frozenset({"key", "operator", "value", "effect"})
+_GPU_TAINT = {"key": names.NVIDIA_GPU, "operator": "Exists", "effect": "NoSchedule"}
+
+
+def _cpus(text: str) -> Fraction:
+    value = quantity.parse(text)
+    if not 0 < value <= 1024:
+        raise ValueError("must be a number of CPUs above 0 and up to 1024")
+    return value
+
+
+def _tolerations(text: str) -> tuple[dict[str, str], ...]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as fault:
+        raise ValueError(f"must be a JSON list of tolerations: {fault}") from fault
+    if not isinstance(value, list) or not all(_is_toleration(item) for item in value):
+        fields = ", ".join(sorted(_TOLERATION_FIELDS))
+        raise ValueError(f"must be a JSON list of tolerations with the text fields {fields}")
+    return tuple(value)
+
+
+def _is_toleration(item: Any) -> bool:
+    return (
+        isinstance(item, dict)
+        and bool(item)
+        and set(item) <= _TOLERATION_FIELDS
+        and all(isinstance(value, str) for value in item.values())
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Read once, at start, by `vgpu.settings.read`; `MILLIGPU_<FIELD>` sets a field."""
+
+    cpus_per_gpu: Fraction = setting(Fraction(8), _cpus)
+    """CPUs that a whole card stands for; a share's CPU limit is this times the share."""
+    whole_cards: bool = setting(False, boolean)
+    """Whether `gpu: 1` becomes whole cards of our plugin; else it is denied."""
+    tolerations: tuple[dict[str, str], ...] = setting((_GPU_TAINT,), _tolerations)
+    """Tolerations that a pod with a grant gets, as a JSON list."""
+    runtime_class: str = setting("")
+    """Runtime class that a pod with a grant gets if it has none; empty for none."""
+    port: int = setting(8443, integer(1, 65535))
+    """TCP port of the HTTPS server."""
+    threads: int = setting(8, integer(1, 128))
+    """Threads that answer requests."""
+    tls_dir: Path = setting(Path("/etc/milligpu/tls"), Path)
+    """Folder with `tls.crt` and `tls.key`, as a mounted kubernetes.io/tls Secret has them."""
+    log_level: str = setting("info", choice("debug", "info", "warning", "error"))
+    """Least level of the lines that are logged."""
