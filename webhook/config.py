@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vgpu import names, quantity
-from vgpu.settings import boolean, choice, integer, setting
+from vgpu.settings import boolean, choice, integer, seconds, setting
 
 _TOLERATION_FIELDS = frozenset({"key", "operator", "value", "effect"})
 _GPU_TAINT = {"key": names.NVIDIA_GPU, "operator": "Exists", "effect": "NoSchedule"}
@@ -52,10 +52,14 @@ class Config:
     """Tolerations that a pod with a grant gets, as a JSON list."""
     runtime_class: str = setting("")
     """Runtime class that a pod with a grant gets if it has none; empty for none."""
+    address: str = setting("")
+    """Address that the HTTPS server listens on; empty for all."""
     port: int = setting(8443, integer(1, 65535))
     """TCP port of the HTTPS server."""
     threads: int = setting(8, integer(1, 128))
     """Threads that answer requests."""
+    drain_seconds: float = setting(5.0, seconds(0, 60))
+    """From SIGTERM on: how long new connections are still accepted while not ready any more."""
     tls_dir: Path = setting(Path("/etc/milligpu/tls"), Path)
     """Folder with `tls.crt` and `tls.key`, as a mounted kubernetes.io/tls Secret has them."""
     log_level: str = setting("info", choice("debug", "info", "warning", "error"))
