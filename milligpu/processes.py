@@ -1,0 +1,210 @@
+"""Starts the project's programs as processes of their own: for the demo, tests and benchmarks."""
+
+import http.client
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from vgpu.names import ENV_OURS
+
+LOOPBACK = "127.0.0.1"
+START_SECONDS = 30
+"""How long a program may take until it is ready."""
+STOP_SECONDS = 40
+"""How long a program may take to end after SIGTERM before it is killed."""
+
+
+class NotStartedError(Exception):
+    """A program ended or was not ready in time; the message holds the end of its output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A running process and the file that gets its output."""
+
+    command: tuple[str, ...]
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return what the program has logged; lines that are not JSON objects are left out."""
+        text = self.output.read_text(errors="replace")
+        complete = text[: text.rfind("\n") + 1]
+        return [json.loads(line) for line in complete.splitlines() if line.startswith("{")]
+
+    def wait_until(self, ready: Callable[[], bool], seconds: float = START_SECONDS) -> None:
+        """Return once `ready()`. Raises NotStartedError when the program ends or time is up."""
+        limit = time.monotonic() + seconds
+        while not ready():
+            status = self.process.poll()
+            if status is not None or time.monotonic() > limit:
+                what = f"not ready in {seconds} s" if status is None else f"ended, status {status}"
+                said = self.output.read_text(errors="replace")[-2000:]
+                raise NotStartedError(f"{' '.join(self.command)}: {what}\n{said}")
+            time.sleep(0.05)
+
+    def wait(self, seconds: float = STOP_SECONDS) -> int:
+        """Return the exit status of a program that ends by itself; kill it if it does not."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+    def stop(self) -> int:
+        """Send SIGTERM and return the exit status."""
+        self.process.terminate()
+        return self.wait()
+
+
+@contextmanager
+def running(*command: str, output: Path, settings: dict[str, object]) -> Iterator[Program]:
+    """Run Python with these arguments until the block is left; a setting is `MILLIGPU_<NAME>`."""
+    environ = {name: text for name, text in os.environ.items() if not name.startswith(ENV_OURS)}
+    environ |= {ENV_OURS + name.upper(): str(value) for name, value in settings.items()}
+    with output.open("wb") as sink:
+        process = subprocess.Popen(  # noqa: S603 - our own programs
+            [sys.executable, *command], stdout=sink, stderr=subprocess.STDOUT, env=environ
+        )
+    program = Program(command, process, output)
+    try:
+        yield program
+    finally:
+        program.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A certificate for the loopback address and its key, signed by itself; both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    def write(self, folder: Path) -> None:
+        """Put the pair where the webhook looks for it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "tls.crt").write_bytes(self.certificate)
+        (folder / "tls.key").write_bytes(self.key)
+
+
+def new_pair() -> Pair:
+    """Make a pair that is good for a day."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "milligpu, this machine only")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address(LOOPBACK))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    return Pair(
+        certificate.public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A running webhook and how to reach it."""
+
+    program: Program
+    port: int
+    ca: bytes
+    """What to trust: PEM, as in a webhook configuration's caBundle."""
+
+    @property
+    def url(self) -> str:
+        """Where reviews go."""
+        return f"https://{LOOPBACK}:{self.port}/mutate"
+
+    def connect(self, timeout: float = 10) -> http.client.HTTPSConnection:
+        """Return a new connection that trusts the webhook's certificate and no other."""
+        context = ssl.create_default_context(cadata=self.ca.decode())
+        return http.client.HTTPSConnection(LOOPBACK, self.port, timeout=timeout, context=context)
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Return status and text of a page such as /metrics."""
+        connection = self.connect()
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        finally:
+            connection.close()
+
+    def review(self, document: Any) -> dict[str, Any]:
+        """Send an AdmissionReview and return the one that comes back."""
+        connection = self.connect()
+        try:
+            body = json.dumps(document)
+            connection.request("POST", "/mutate", body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            text = response.read().decode()
+        finally:
+            connection.close()
+        if response.status != http.HTTPStatus.OK:
+            raise ValueError(f"the webhook answered {response.status}: {text}")
+        answer: dict[str, Any] = json.loads(text)
+        return answer
+
+    def ready(self) -> bool:
+        """Whether it says that it is."""
+        try:
+            return self.get("/readyz")[0] == http.HTTPStatus.OK
+        except OSError:
+            return False
+
+
+def free_port() -> int:
+    """Return a loopback TCP port that nobody has right now."""
+    with socket.create_server((LOOPBACK, 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+@contextmanager
+def starting_webhook(folder: Path, **settings: object) -> Iterator[Webhook]:
+    """Run the webhook with a new certificate in `folder`/tls; it may not be ready yet."""
+    pair, port = new_pair(), free_port()
+    pair.write(folder / "tls")
+    defaults = {"address": LOOPBACK, "port": port, "tls_dir": folder / "tls", "drain_seconds": 0}
+    command = ("-m", "gunicorn", "-c", "python:webhook.gunicorn_conf")
+    with running(*command, output=folder / "webhook.log", settings=defaults | settings) as program:
+        yield Webhook(program, port, pair.certificate)
+
+
+@contextmanager
+def webhook(folder: Path, **settings: object) -> Iterator[Webhook]:
+    """Run the webhook until the block is left; all its files are in `folder`."""
+    with starting_webhook(folder, **settings) as started:
+        started.program.wait_until(started.ready)
+        yield started

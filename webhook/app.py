@@ -1,0 +1,147 @@
+"""The HTTP side: a review comes in at /mutate and its answer goes out; nothing is decided here."""
+
+import json
+import time
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NoReturn
+
+import structlog
+from flask import Flask, Response, request
+from prometheus_client import CONTENT_TYPE_LATEST
+from werkzeug.exceptions import BadRequest, HTTPException, ServiceUnavailable, UnsupportedMediaType
+from werkzeug.wrappers import Response as AnyResponse
+
+from webhook.admission import Answer, BadReview, answer
+from webhook.config import Config
+from webhook.metrics import Metrics
+
+MAX_BODY = 7 * 2**20
+"""Longest body, in bytes: a review may hold two objects of 3 MiB, the API server's own limit."""
+_JSON = "application/json"
+_LONGEST = 253  # characters of a name in Kubernetes; what claims to be one is cut there in the log
+
+log = structlog.get_logger()
+
+Decide = Callable[[object, Config], Answer]
+
+
+def create_app(
+    config: Config,
+    metrics: Metrics,
+    ready: Callable[[], bool] = lambda: True,
+    decide: Decide = answer,
+) -> Flask:
+    """Return the WSGI application. `ready` is asked by /readyz, `decide` answers a review."""
+    app = Flask("webhook", static_folder=None)
+    app.config.update(MAX_CONTENT_LENGTH=MAX_BODY, PROVIDE_AUTOMATIC_OPTIONS=False)
+    mutate = partial(_mutate, config, metrics, decide)
+    app.add_url_rule("/mutate", "mutate", mutate, methods=["POST"])
+    app.add_url_rule("/livez", "livez", lambda: "ok\n")
+    app.add_url_rule("/readyz", "readyz", partial(_readyz, ready))
+    app.add_url_rule("/metrics", "metrics", partial(_exposition, metrics))
+    app.register_error_handler(HTTPException, partial(_refused, metrics))
+    return app
+
+
+def _mutate(config: Config, metrics: Metrics, decide: Decide) -> Response:
+    body = _read()
+    start = time.perf_counter()
+    document = _parse(body)
+    try:
+        result = decide(document, config)
+        text = _encode(result.body)
+    except BadReview as fault:
+        raise BadRequest(str(fault)) from fault
+    except RecursionError as fault:
+        raise BadRequest("the review is nested too deeply") from fault
+    except Exception as fault:  # noqa: BLE001 - a bug; failurePolicy decides what it means
+        return _failed(metrics, document, fault)
+    seconds = time.perf_counter() - start
+    metrics.reviewed(result, seconds)
+    _log(result, seconds)
+    return Response(text, mimetype=_JSON)
+
+
+def _readyz(ready: Callable[[], bool]) -> str:
+    if not ready():
+        raise ServiceUnavailable("ending")
+    return "ok\n"
+
+
+def _exposition(metrics: Metrics) -> Response:
+    return Response(metrics.exposition(), content_type=CONTENT_TYPE_LATEST)
+
+
+def _read() -> bytes:
+    if request.mimetype != _JSON:
+        raise UnsupportedMediaType(f"the content type must be {_JSON}")
+    try:
+        return request.get_data(cache=False)
+    except HTTPException:
+        raise
+    except Exception as fault:  # the server's stream has kinds of its own: broken chunks, gone
+        raise BadRequest("the body did not arrive whole") from fault
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+# Made once: json.loads and json.dumps with arguments make a new one each time.
+_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def _parse(body: bytes) -> object:
+    # Of a key that is there twice the last one counts, as it does for the API server.
+    try:
+        return _decode(body.decode())
+    except ValueError as fault:
+        raise BadRequest(f"the body is not JSON: {fault}") from fault
+    except RecursionError as fault:
+        raise BadRequest("the body is nested too deeply") from fault
+
+
+def _refused(metrics: Metrics, fault: HTTPException) -> AnyResponse:
+    metrics.refused(fault.code or 500)
+    log.warning("refused", status=fault.code, reason=fault.description)
+    response = fault.get_response()  # has the headers, such as Allow; its text would be HTML
+    response.set_data(f"{fault.description}\n")
+    response.mimetype = "text/plain"
+    return response
+
+
+def _failed(metrics: Metrics, document: object, fault: Exception) -> Response:
+    """Answer for a bug. An exception's text may quote the pod: the log gets only where it arose."""
+    metrics.refused(500)
+    frames = traceback.extract_tb(fault.__traceback__)
+    where = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+    log.error("failed", uid=_uid(document), error=type(fault).__name__, traceback=where)
+    return Response(
+        "internal error: the log has it by the review's uid\n", 500, mimetype="text/plain"
+    )
+
+
+def _uid(document: Any) -> str:
+    try:
+        return str(document["request"]["uid"])[:_LONGEST]
+    except (TypeError, KeyError):
+        return ""
+
+
+def _log(result: Answer, seconds: float) -> None:
+    log.info(
+        "review",
+        uid=result.uid[:_LONGEST],
+        operation=result.operation[:_LONGEST],
+        kind=result.kind[:_LONGEST],
+        namespace=result.namespace[:_LONGEST],
+        name=result.name[:_LONGEST],
+        verdict=result.verdict,
+        ops=result.operations,
+        ms=round(seconds * 1000, 3),
+        dry_run=result.dry_run,
+        warnings=len(result.warnings),
+    )

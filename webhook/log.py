@@ -1,0 +1,61 @@
+"""Logging: one JSON object per line on stdout, from us and from gunicorn alike."""
+
+import json
+import logging
+import sys
+from collections.abc import MutableMapping
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+
+def _head(_logger: Any, level: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Begin a line with when, how bad and what, in this order."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return {"time": now, "level": level, "event": line.pop("event"), **line}
+
+
+_RENDER = structlog.processors.JSONRenderer(serializer=json.dumps, separators=(",", ":"))
+
+
+def configure(level: str) -> None:
+    """Set up structlog for this process. `level` is `debug`, `info`, `warning` or `error`."""
+    structlog.configure(
+        processors=[_head, _RENDER],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(sys.stdout),
+        cache_logger_on_first_use=True,
+    )
+
+
+def for_gunicorn(level: str) -> dict[str, Any]:
+    """Return a `logconfig_dict` that writes gunicorn's own lines like ours."""
+    return {
+        "formatters": {
+            "json": {
+                "()": structlog.stdlib.ProcessorFormatter,
+                "foreign_pre_chain": [_head],
+                "processors": [
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    structlog.processors.format_exc_info,
+                    _RENDER,
+                ],
+            }
+        },
+        "handlers": {
+            "stdout": {
+                "class": "logging.StreamHandler",
+                "formatter": "json",
+                "stream": "ext://sys.stdout",
+            }
+        },
+        "root": {"level": "WARNING", "handlers": ["stdout"]},
+        "loggers": {
+            "gunicorn.error": {
+                "level": logging.getLevelName(level.upper()),
+                "handlers": ["stdout"],
+                "propagate": False,
+            }
+        },
+    }

@@ -1,0 +1,66 @@
+"""What the webhook counts. All labels have a closed set of values."""
+
+from typing import Final
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+
+from webhook.admission import Answer
+from webhook.templates import PATHS
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they double every series, and nobody asks when a counter began
+
+OTHER = "other"
+_KINDS: Final = frozenset(kind for _, kind in PATHS)
+_OPERATIONS: Final = frozenset({"CREATE", "UPDATE"})
+_SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5)
+
+
+class Metrics:
+    """The instruments of one process, on a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._reviews = Counter(
+            "milligpu_webhook_reviews",
+            "Admission reviews answered.",
+            ("operation", "kind", "verdict", "dry_run"),
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "milligpu_webhook_review_seconds",
+            "Time from a review's last byte to its answer.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._errors = Counter(
+            "milligpu_webhook_errors",
+            "Requests that got no review back, by HTTP status; 500 is a bug of ours.",
+            ("status",),
+            registry=self.registry,
+        )
+
+    def reviewed(self, answer: Answer, seconds: float) -> None:
+        """Count an answer and the time that it took."""
+        self._reviews.labels(
+            answer.operation if answer.operation in _OPERATIONS else OTHER,
+            answer.kind if answer.kind in _KINDS else OTHER,
+            answer.verdict,
+            "true" if answer.dry_run else "false",
+        ).inc()
+        self._seconds.observe(seconds)
+
+    def refused(self, status: int) -> None:
+        """Count a request that was answered with an HTTP error."""
+        self._errors.labels(str(status)).inc()
+
+    def exposition(self) -> bytes:
+        """Return all of it in Prometheus' text format."""
+        return generate_latest(self.registry)

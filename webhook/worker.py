@@ -1,0 +1,122 @@
+"""gunicorn's thread worker, changed so that only a request that is arriving costs a thread.
+
+The stock worker gives every new connection to a thread, which waits there for the first bytes and
+for the TLS handshake, and it closes connections politely, for up to two seconds, in its only event
+loop. A handful of idle connections, as port probes and load balancers open them, then stops
+admission. Here the event loop does the handshakes without waiting, and reading a request has a
+deadline. Written against gunicorn 27.0.
+"""
+
+import selectors
+import ssl
+import threading
+import time
+from functools import partial
+from typing import Any
+
+from gunicorn import http, sock, util  # type: ignore[import-untyped]
+from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]
+
+HANDSHAKE_SECONDS = 5.0
+"""How long a new connection may take until TLS stands."""
+REQUEST_SECONDS = 10.0
+"""How long a request may take to arrive and its answer to leave."""
+LINGER_SECONDS = 0.5
+"""How long a client that is still sending is listened to, so that it sees a refusal (413)."""
+
+draining = threading.Event()
+"""Set at SIGTERM: not ready any more, though every request is still answered."""
+
+
+class Connection(TConn):  # type: ignore[misc]
+    """A client's connection, and what the parser reads from: it ends at the deadline."""
+
+    deadline = 0.0
+
+    def limit(self) -> None:
+        """Let the socket wait for no longer than the deadline."""
+        self.sock.settimeout(max(self.deadline - time.monotonic(), 0.001))
+
+    def recv(self, size: int) -> bytes:
+        """Return what the client sent, or nothing, as at its end, when it is too slow."""
+        self.limit()
+        try:
+            return bytes(self.sock.recv(size))
+        except TimeoutError:
+            return b""
+
+    def close(self, graceful: bool = False) -> None:
+        """Close at once: the event loop must not wait; `Worker.handle` did what is graceful."""
+        del graceful
+        util.close(self.sock)
+
+
+class Worker(ThreadWorker):  # type: ignore[misc]
+    """Handshakes in the event loop, requests in threads, and a readiness that ends first."""
+
+    drain_seconds = 0.0
+    """How long after SIGTERM new connections are still accepted."""
+
+    def accept(self, listener: Any) -> None:
+        """Take a new connection and begin its handshake."""
+        try:
+            client, address = listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        connection = Connection(self.cfg, client, address, listener.getsockname())
+        try:
+            connection.sock = sock.ssl_wrap_socket(client, self.cfg)
+        except OSError as fault:  # gone already
+            self.log.debug("Lost %s: %s", address, fault)
+            util.close(client)
+            return
+        connection.timeout = time.monotonic() + HANDSHAKE_SECONDS
+        self.nr_conns += 1
+        self.pending_conns.append(connection)
+        self.poller.register(
+            connection.sock, selectors.EVENT_READ, partial(self.shake_hands, connection)
+        )
+
+    def shake_hands(self, connection: Connection, client: Any) -> None:
+        """Go on with a handshake as far as the bytes that are here allow."""
+        try:
+            client.do_handshake()
+        except ssl.SSLWantReadError:
+            return
+        except OSError as fault:  # SSLError is one: not TLS, or not our certificate's friend
+            self.log.debug("No TLS with %s: %s", connection.client, fault)
+            self.poller.unregister(client)
+            self.pending_conns.remove(connection)
+            self.nr_conns -= 1
+            connection.close()
+            return
+        connection.initialized = True
+        connection.parser = http.get_parser(self.cfg, connection, connection.client)
+        # From here on it is like any connection between two requests.
+        self.pending_conns.remove(connection)
+        connection.set_timeout()
+        self.keepalived_conns.append(connection)
+        self.poller.modify(
+            client, selectors.EVENT_READ, partial(self.on_client_socket_readable, connection)
+        )
+
+    def handle(self, connection: Connection) -> bool:
+        """Answer one request, in a thread; False when the connection is of no more use."""
+        connection.deadline = time.monotonic() + REQUEST_SECONDS
+        keep = bool(super().handle(connection))
+        if not keep:
+            util.close_graceful(connection.sock, timeout=LINGER_SECONDS)
+        return keep
+
+    def handle_request(self, request: Any, connection: Connection) -> bool:
+        """Run the application."""
+        connection.limit()
+        if draining.is_set():
+            request.force_close()  # the API server then opens its next connection elsewhere
+        return bool(super().handle_request(request, connection))
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Begin to end: say so at /readyz first, and stop accepting only later."""
+        if not draining.is_set():
+            draining.set()
+            threading.Timer(self.drain_seconds, super().handle_exit, (sig, frame)).start()
