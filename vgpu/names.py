@@ -45,6 +45,8 @@ ENV_FRACTION = "PER_PROCESS_GPU_MEMORY_FRACTION"
 ENV_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 VOID = "void"
 ENV_OURS = "MILLIGPU_"
+ENV_RESERVED = frozenset({ENV_VISIBLE_DEVICES, "CUDA_VISIBLE_DEVICES"})
+ENV_RESERVED_PREFIXES = ("CUDA_MPS_", "NVIDIA_GPU_MEMORY_", ENV_OURS)
 ENV_GPU_UUID = ENV_OURS + "GPU_UUID"
 ENV_SLOTS = ENV_OURS + "SLOTS"
 ENV_SHARE = ENV_OURS + "SHARE"
@@ -56,6 +58,11 @@ NAMESPACE = "milligpu"
 NODE_NAMESPACE = "milligpu-node"
 SERVICE = "webhook"
 WEBHOOK_CONFIGURATION = "milligpu"
+
+
+def is_reserved(variable: str) -> bool:
+    """Whether a container with a share may not set this variable itself."""
+    return variable in ENV_RESERVED or variable.startswith(ENV_RESERVED_PREFIXES)
 
 
 def is_gpu_resource(name: str) -> bool:

@@ -40,8 +40,15 @@ def parse(text: str) -> Fraction:
     return Fraction(number) * Fraction(10) ** int(exponent)
 
 
+def plain(text: str) -> Fraction:
+    """Return the exact value of a number without a suffix, such as `0.3`. Raises ValueError."""
+    if text[-1:].isalpha():
+        raise ValueError("not a plain number such as 0.3")
+    return parse(text)
+
+
 def milli(value: Fraction) -> str:
-    """Return the canonical text of a value of at least 0, rounded up to thousandths (as of CPUs)."""
+    """Return a value of at least 0 as canonical text, rounded up to thousandths (as of CPUs)."""
     thousandths = math.ceil(value * 1000)
     whole, rest = divmod(thousandths, 1000)
     return f"{thousandths}m" if rest else str(whole)

@@ -1,0 +1,124 @@
+"""AdmissionReview v1 in, AdmissionReview v1 out (admission.k8s.io/v1, KEP-1872)."""
+
+import json
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Literal
+
+from webhook.config import Config
+from webhook.mutate import Desired, Review, desired
+from webhook.patch import operations
+from webhook.pod import Denied, Json
+
+API_VERSION = "admission.k8s.io/v1"
+WARNING_LENGTH = 256
+"""Longest warning that the API server passes on, in characters (apiserver filters/warning.go)."""
+
+Verdict = Literal["unchanged", "changed", "denied"]
+
+
+class BadReview(ValueError):
+    """The request is no AdmissionReview that can be answered; the message names what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What to send, and what to log and count of it."""
+
+    body: Json
+    """The AdmissionReview."""
+    verdict: Verdict
+    uid: str
+    operation: str
+    kind: str
+    namespace: str
+    name: str
+    """The object's name, or its generateName."""
+    dry_run: bool
+    operations: int
+    """Number of patch operations."""
+    warnings: tuple[str, ...]
+
+
+def answer(document: object, config: Config) -> Answer:
+    """Answer an AdmissionReview. Raises BadReview; any other exception is our own fault."""
+    request = _request(document)
+    try:
+        outcome: Desired | Denied = _outcome(request, config)
+    except Denied as denial:
+        outcome = denial
+    response: Json = {"uid": request["uid"], "allowed": True}
+    patch: list[Json] = []
+    warnings: tuple[str, ...] = ()
+    if isinstance(outcome, Denied):
+        response["allowed"] = False
+        response["status"] = {"code": 422, "reason": "Invalid", "message": str(outcome)}
+    else:
+        patch = list(operations(_object(request), outcome.object))
+        warnings = tuple(_cut(f"milligpu: {text}") for text in outcome.warnings)
+    if patch:
+        text = json.dumps(patch, separators=(",", ":"))
+        response["patch"] = b64encode(text.encode()).decode()
+        response["patchType"] = "JSONPatch"
+    if warnings:
+        response["warnings"] = list(warnings)
+    return Answer(
+        body={"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response},
+        verdict="changed" if patch else "unchanged" if response["allowed"] else "denied",
+        uid=request["uid"],
+        operation=request["operation"],
+        kind=request["kind"]["kind"],
+        namespace=str(request.get("namespace") or ""),
+        name=_name(request),
+        dry_run=request.get("dryRun") is True,
+        operations=len(patch),
+        warnings=warnings,
+    )
+
+
+def _request(document: object) -> Json:
+    """Return the request of a review, with the parts that are read in place."""
+    match document:
+        case {"apiVersion": version, "kind": "AdmissionReview"} if version != API_VERSION:
+            raise BadReview(f"apiVersion must be {API_VERSION}")
+        case {"apiVersion": _, "kind": "AdmissionReview", "request": dict(request)}:
+            pass
+        case _:
+            raise BadReview(f"not an AdmissionReview of {API_VERSION} with a request")
+    for field, kind in (("uid", str), ("operation", str), ("kind", dict)):
+        if not (isinstance(request.get(field), kind) and request[field]):
+            raise BadReview(f"request.{field} is missing or of a wrong type")
+    gvk = request["kind"]
+    if not (isinstance(gvk.get("group", ""), str) and isinstance(gvk.get("kind"), str)):
+        raise BadReview("request.kind needs a group and a kind")
+    for field in _OBJECTS.get(request["operation"], ()):
+        if not isinstance(request.get(field), dict):
+            raise BadReview(f"request.{field} is missing or not an object")
+    return request
+
+
+_OBJECTS = {"CREATE": ("object",), "UPDATE": ("object", "oldObject")}
+
+
+def _outcome(request: Json, config: Config) -> Desired:
+    if request["operation"] not in _OBJECTS or request.get("subResource"):
+        return Desired(_object(request))
+    old = request["oldObject"] if request["operation"] == "UPDATE" else None
+    gvk = request["kind"]
+    review = Review(request["operation"], gvk.get("group", ""), gvk["kind"], request["object"], old)
+    return desired(review, config)
+
+
+def _object(request: Json) -> Json:
+    value = request.get("object")
+    return value if isinstance(value, dict) else {}
+
+
+def _name(request: Json) -> str:
+    metadata = _object(request).get("metadata")
+    generated = metadata.get("generateName") if isinstance(metadata, dict) else None
+    return str(request.get("name") or generated or "")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= WARNING_LENGTH else text[: WARNING_LENGTH - 3] + "..."

@@ -1,0 +1,140 @@
+"""A pod (or a pod template) as raw JSON: its containers, and parts of a known shape."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Json: TypeAlias = dict[str, Any]
+"""A JSON object as it came; fields we do not know stay in it."""
+
+SECTIONS = ("initContainers", "containers")
+"""The lists whose containers may ask; ephemeral containers may not have resources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something in an object for which the request is denied."""
+
+    at: str
+    """Field path of the container, or of the pod."""
+    field: str
+    """Rest of the path."""
+    text: str
+    """The value and what is allowed."""
+    container: str = ""
+    """Name of the container; faults of two objects are compared by it, not by the index."""
+
+    def __str__(self) -> str:
+        return f"{'.'.join(part for part in (self.at, self.field) if part)}: {self.text}"
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """What makes two faults the same one, before and after an update."""
+        return (self.container, self.field, self.text)
+
+
+class Denied(Exception):
+    """The object is refused, for all of its faults."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__("; ".join(str(fault) for fault in faults))
+        self.faults = faults
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container of a pod and where it stands."""
+
+    section: str
+    """One of SECTIONS."""
+    index: int
+    at: str
+    """Field path, such as `spec.containers[0]`."""
+    name: str
+    body: Json
+
+    def fault(self, field: str, text: str) -> Fault:
+        """Return a fault of this container."""
+        return Fault(self.at, field, text, self.name)
+
+    def mapping(self, key: str) -> Json:
+        """Return one of its objects, empty if absent or null. Raises Denied for another type."""
+        return mapping(self.body, key, self.at)
+
+    def texts(self, key: str) -> list[str]:
+        """Return one of its lists of strings, empty if absent or null."""
+        return sequence(self.body, key, self.at, str)
+
+    def env(self) -> list[Json]:
+        """Return its environment entries, empty if absent or null."""
+        return sequence(self.body, "env", self.at, dict)
+
+
+def mapping(parent: Json, key: str, at: str) -> Json:
+    """Return an object below another, empty if absent or null. Raises Denied for another type."""
+    value = parent.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Denied([Fault(at, key, "must be an object")])
+    return value
+
+
+def sequence(parent: Json, key: str, at: str, of: type[Any]) -> list[Any]:
+    """Return a list below an object, empty if absent or null. Raises Denied for another type."""
+    value = parent.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise Denied([Fault(at, key, "must be a list")])
+    for index, item in enumerate(value):
+        if not isinstance(item, of):
+            kind = "a string" if of is str else "an object"
+            raise Denied([Fault(at, f"{key}[{index}]", f"must be {kind}")])
+    return value
+
+
+def containers(pod: Json, at: str) -> list[Container]:
+    """Return the init containers and containers of a pod, in the order in which they start."""
+    return list(_containers(pod, at))
+
+
+def _containers(pod: Json, at: str) -> Iterator[Container]:
+    spec = mapping(pod, "spec", at)
+    prefix = f"{at}.spec" if at else "spec"
+    for section in SECTIONS:
+        for index, body in enumerate(sequence(spec, section, prefix, dict)):
+            name = body.get("name")
+            place = f"{prefix}.{section}[{index}]"
+            yield Container(section, index, place, name if isinstance(name, str) else "", body)
+
+
+def annotations(pod: Json, at: str) -> dict[str, str]:
+    """Return the annotations of an object. Raises Denied for a value that is not a string."""
+    prefix = f"{at}.metadata" if at else "metadata"
+    found = mapping(mapping(pod, "metadata", at), "annotations", prefix)
+    for key, value in found.items():
+        if not isinstance(value, str):
+            raise Denied([Fault(prefix, f"annotations[{key}]", "must be a string; quote it")])
+    return found
+
+
+def with_bodies(pod: Json, bodies: dict[tuple[str, int], Json]) -> Json:
+    """Return the pod with other containers at (section, index); all else is shared."""
+    if not bodies:
+        return pod
+    spec = dict(pod["spec"])
+    for section in {section for section, _ in bodies}:
+        spec[section] = [
+            bodies.get((section, index), body) for index, body in enumerate(spec[section])
+        ]
+    return {**pod, "spec": spec}
+
+
+def controller_kind(document: Json) -> str:
+    """Return the kind of the controller that owns an object, or an empty text."""
+    owners = mapping(document, "metadata", "").get("ownerReferences")
+    for owner in owners if isinstance(owners, list) else []:
+        if isinstance(owner, dict) and owner.get("controller") is True:
+            return str(owner.get("kind", ""))
+    return ""

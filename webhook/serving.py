@@ -1,0 +1,73 @@
+"""TensorFlow Serving: how a container of it gets its memory fraction.
+
+It reads no environment variable, only a flag; the last of several wins, and the kubelet fills in
+`$(MILLIGPU_MEMORY_FRACTION)` from what the plugin answered.
+"""
+
+from fractions import Fraction
+from pathlib import PurePosixPath
+
+from vgpu import names, quantity
+from webhook.pod import Container, Json
+
+FRAMEWORK = "tensorflow-serving"
+FLAG = "--per_process_gpu_memory_fraction="
+OURS = f"{FLAG}$({names.ENV_MEMORY_FRACTION})"
+
+_PROGRAMS = ("tensorflow_model_server", "tf_serving_entrypoint.sh")
+_REPOSITORY = "tensorflow/serving"
+_SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"})
+
+
+def limited(container: Container, framework: str | None, share: Fraction) -> tuple[Json, str]:
+    """Return the container's body with the flag, and a warning or an empty text.
+
+    `framework` is what the annotation says, None if nothing.
+    """
+    command, args = container.texts("command"), container.texts("args")
+    official = _is_official(container.body.get("image"))
+    if not (framework == FRAMEWORK or (framework is None and (official or _runs_it(command)))):
+        return container.body, ""
+    if _is_shell(command, args):
+        done = any(FLAG.rstrip("=") in word for word in (*command, *args))
+        return container.body, "" if done else _advice(container, "the shell's command line")
+    own = next((word for word in reversed((*command, *args)) if word.startswith(FLAG)), None)
+    if own is not None and _within(own.removeprefix(FLAG), share):
+        return container.body, ""
+    if args or _runs_it(command) or (official and not command):
+        warning = f"container {container.name}: {own} is overridden by its share" if own else ""
+        return {**container.body, "args": [*args, OURS]}, warning
+    return container.body, _advice(container, "the arguments of tensorflow_model_server")
+
+
+def _advice(container: Container, where: str) -> str:
+    return f"container {container.name}: its memory is not limited; add {OURS} to {where}"
+
+
+def _runs_it(command: list[str]) -> bool:
+    return bool(command) and PurePosixPath(command[0]).name in _PROGRAMS
+
+
+def _is_shell(command: list[str], args: list[str]) -> bool:
+    """Whether a shell gets the command as one text: a word appended is not the server's."""
+    words = [*command, *args]
+    if not command or PurePosixPath(command[0]).name not in _SHELLS:
+        return False
+    return any(word.startswith("-") and "c" in word for word in words[1:4])
+
+
+def _is_official(image: object) -> bool:
+    if not isinstance(image, str):
+        return False
+    path, _, last = image.partition("@")[0].rpartition("/")
+    repository = f"{path}/{last.partition(':')[0]}"
+    return f"/{repository}".endswith(f"/{_REPOSITORY}")
+
+
+def _within(text: str, share: Fraction) -> bool:
+    if FLAG + text == OURS:
+        return True
+    try:
+        return 0 < quantity.plain(text) <= share
+    except ValueError:
+        return False
