@@ -15,23 +15,27 @@ def operations(before: Any, after: Any, at: str = "") -> Iterator[dict[str, Any]
     if before is after:
         return
     if isinstance(before, dict) and isinstance(after, dict):
-        kept = before.keys() & after.keys()
-        for key in before:
-            if key in kept:
-                yield from operations(before[key], after[key], f"{at}/{_escaped(key)}")
-        before, after = (
-            {key: value for key, value in side.items() if key not in kept}
-            for side in (before, after)
-        )
+        kept = [key for key in before if key in after]
+        for key in kept:
+            yield from operations(before[key], after[key], f"{at}/{_escaped(key)}")
+        yield from _difference(_without(before, kept), _without(after, kept), at)
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, pair in enumerate(zip(before, after, strict=True)):
             yield from operations(*pair, f"{at}/{index}")
-        return
+    else:
+        yield from _difference(before, after, at)
+
+
+def _difference(before: Any, after: Any, at: str) -> Iterator[dict[str, Any]]:
     if before == after:
         return
     # Without `optimization=False` a removal and an addition of equal values become a `move`.
     for operation in JsonPatch.from_diff(before, after, optimization=False).patch:
         yield {**operation, "path": at + operation["path"]}
+
+
+def _without(side: dict[str, Any], keys: list[str]) -> dict[str, Any]:
+    return {key: value for key, value in side.items() if key not in keys}
 
 
 def _escaped(key: str) -> str:
