@@ -40,6 +40,7 @@ static struct scenario scenario;
 static unsigned int references, session; /* handles of an earlier session are not valid in this one */
 static bool ever_initialized;
 static char enumerated[CARDS][TEXT], handles[HANDLES][TEXT];
+static bool lost[CARDS]; /* of the enumerated */
 static unsigned int n_enumerated, n_handles, n_events_seen;
 static struct set sets[SETS];
 
@@ -71,8 +72,18 @@ static void note(const char *function)
 static void enumerate(void)
 {
     n_enumerated = scenario.n_cards;
+    memset(lost, 0, sizeof lost);
     for (unsigned int i = 0; i < n_enumerated; i++)
         strcpy(enumerated[i], scenario.cards[i].uuid);
+}
+
+/* A card that fell off the bus is lost to this session, also when it is seen again. */
+static void lose(void)
+{
+    for (unsigned int i = 0; i < n_enumerated; i++) {
+        const struct card *card = scenario_card(&scenario, enumerated[i]);
+        lost[i] |= !card || card->state == NVML_GPU_IS_LOST;
+    }
 }
 
 /* Hand an event to the sets that watch for it now; what no set watches is not recorded. */
@@ -99,6 +110,7 @@ static void look(void)
         deliver(&scenario.events[n_events_seen++]);
     if (scenario.live)
         enumerate();
+    lose();
 }
 
 static bool enter(const char *function)
@@ -163,9 +175,24 @@ static nvmlDevice_t device_of(const char *uuid)
     return (nvmlDevice_t)handle_of(DEVICE_MARK, slot);
 }
 
+static unsigned int position(const struct card *card)
+{
+    unsigned int at = 0;
+    if (card->parent[0]) { /* among the MIG devices of its card */
+        for (const struct card *mig = scenario.migs; mig != card; mig++)
+            at += strcmp(mig->parent, card->parent) == 0;
+        return at;
+    }
+    while (at < n_enumerated && strcmp(enumerated[at], card->uuid) != 0)
+        at++;
+    return at;
+}
+
 static nvmlReturn_t health(const struct card *card, unsigned int needs)
 {
     const struct card *owner = card->parent[0] ? scenario_card(&scenario, card->parent) : card;
+    unsigned int index = position(owner);
+    REQUIRE(index == n_enumerated || !lost[index], GPU_IS_LOST);
     if (owner->state == NVML_RESET_REQUIRED && (needs & IDENTITY))
         return NVML_SUCCESS;
     return owner->state;
@@ -215,6 +242,7 @@ static nvmlReturn_t initialize(const char *function, unsigned int flags)
         session++;
         n_handles = 0;
         enumerate();
+        lose();
     }
     ever_initialized = true;
     return NVML_SUCCESS;
@@ -478,19 +506,6 @@ API nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *text, nvmlDevice_t
         DEVICE(card, device, needs); \
         return put(card->member, text, length); \
     }
-
-static unsigned int position(const struct card *card)
-{
-    unsigned int at = 0;
-    if (card->parent[0]) { /* among the MIG devices of its card */
-        for (const struct card *mig = scenario.migs; mig != card; mig++)
-            at += strcmp(mig->parent, card->parent) == 0;
-        return at;
-    }
-    while (at < n_enumerated && strcmp(enumerated[at], card->uuid) != 0)
-        at++;
-    return at;
-}
 
 static unsigned int architecture(const struct card *card)
 {
@@ -863,16 +878,16 @@ static nvmlReturn_t next_event(struct set *set, nvmlEventData_t *data)
     }
     for (unsigned int i = 0; i < set->n_watches; i++) {
         const struct card *card = scenario_card(&scenario, set->watches[i].uuid);
-        REQUIRE(card && card->state != NVML_GPU_IS_LOST, GPU_IS_LOST);
+        REQUIRE(card && health(card, IDENTITY) != NVML_GPU_IS_LOST, GPU_IS_LOST);
     }
     return NVML_TIMEOUT;
 }
 
-static long long milliseconds(void)
+static long long nanoseconds(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
 static nvmlReturn_t look_for_event(const char *function, nvmlEventSet_t handle,
@@ -890,10 +905,10 @@ static nvmlReturn_t look_for_event(const char *function, nvmlEventSet_t handle,
 static nvmlReturn_t wait_for_event(const char *function, nvmlEventSet_t set, nvmlEventData_t *data,
                                    size_t size, unsigned int timeout)
 {
-    long long deadline = milliseconds() + timeout;
+    long long deadline = nanoseconds() + timeout * 1000000LL;
     nvmlEventData_t event;
     nvmlReturn_t code = look_for_event(function, set, data ? &event : NULL);
-    while (code == NVML_TIMEOUT && milliseconds() < deadline) {
+    while (code == NVML_TIMEOUT && nanoseconds() < deadline) {
         usleep(5000);
         code = look_for_event(NULL, set, &event);
     }

@@ -6,8 +6,8 @@
  *
  *   driver version=550.54.15 nvml=12.550.54.15 cuda=12040
  *   init DRIVER_NOT_LOADED          what every form of nvmlInit answers. SUCCESS: also without cards
- *   enumerate live                  cards come and go at once; otherwise, as a real driver does, the
- *                                   list is made at nvmlInit, and a card that vanishes is lost
+ *   enumerate live                  cards come and go at once; otherwise the list is made at nvmlInit,
+ *                                   and a card that vanishes or is lost is so until the next one
  *   card uuid=GPU-... [key=value]   in the order of their indices; the keys are in scenario.c
  *   mig card=GPU-... uuid=MIG-...   a MIG device of a card that has mig=enabled
  *   process card=GPU-... pid=7 used=1048576 kind=compute    or mps, graphics; used=na: unknown

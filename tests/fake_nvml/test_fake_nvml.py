@@ -473,7 +473,7 @@ def test_mig_devices(client: Client, driver: Driver) -> None:
 # Cards that are not well.
 
 
-def test_a_lost_card_answers_nothing_and_comes_back(client: Client, driver: Driver) -> None:
+def test_a_lost_card_answers_nothing_until_the_next_init(client: Client, driver: Driver) -> None:
     driver.says(card(A), card(B), card(C))
     client.do("nvmlInit(); hs = [nvmlDeviceGetHandleByIndex(i) for i in range(3)]")
     driver.says(card(A), card(B, state="GPU_IS_LOST"), card(C))
@@ -489,7 +489,10 @@ def test_a_lost_card_answers_nothing_and_comes_back(client: Client, driver: Driv
     assert client.do("[nvmlDeviceGetUUID(hs[i]) for i in (0, 2)]") == [A, C]
     assert client.do(f"nvmlDeviceGetUUID(nvmlDeviceGetHandleByUUID('{C}'))") == C
     driver.says(card(A), card(B), card(C))
-    assert client.do("nvmlDeviceGetUUID(hs[1])") == B
+    with raises("GpuIsLost"):
+        client.do("nvmlDeviceGetHandleByIndex(1)")
+    client.do("nvmlShutdown(); nvmlInit()")
+    assert client.do("nvmlDeviceGetUUID(nvmlDeviceGetHandleByIndex(1))") == B
 
 
 def test_a_card_that_needs_a_reset_still_says_who_it_is(client: Client, driver: Driver) -> None:
