@@ -5,6 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from milligpu import processes
+from milligpu.processes import Webhook
+from tests.cluster import webhooks
 from tests.cluster.controlplane import PROGRAMS, ControlPlane, control_plane
 from tests.cluster.tools import ensure
 
@@ -32,3 +35,13 @@ def namespace(apiserver: ControlPlane) -> str:
     name = f"test-{next(_numbers)}"
     apiserver.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     return name
+
+
+@pytest.fixture(scope="module")
+def webhook(apiserver: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Webhook]:
+    """The real webhook before the API server, by the configuration that is shipped."""
+    with (
+        processes.webhook(tmp_path_factory.mktemp("webhook")) as started,
+        webhooks.installed(apiserver, started.url, started.ca),
+    ):
+        yield started
