@@ -52,7 +52,7 @@ class Config:
     """Tolerations that a pod with a grant gets, as a JSON list."""
     runtime_class: str = setting("")
     """Runtime class that a pod with a grant gets if it has none; empty for none."""
-    address: str = setting("")
+    host: str = setting("")
     """Address that the HTTPS server listens on; empty for all."""
     port: int = setting(8443, integer(1, 65535))
     """TCP port of the HTTPS server."""

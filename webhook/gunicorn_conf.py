@@ -21,7 +21,7 @@ _certificate = Certificate(_config.tls_dir)
 
 wsgi_app = "webhook.wsgi:app"
 _everywhere = "[::]" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - a server in a pod
-bind = f"{_config.address or _everywhere}:{_config.port}"
+bind = f"{_config.host or _everywhere}:{_config.port}"
 
 # One worker, so that one registry has all the numbers; more pods for more.
 workers = 1

@@ -13,7 +13,7 @@ import structlog
 def _head(_logger: Any, level: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Begin a line with when, how bad and what, in this order."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return {"time": now, "level": level, "event": line.pop("event"), **line}
+    return {"timestamp": now, "level": level, "event": line.pop("event"), **line}
 
 
 _RENDER = structlog.processors.JSONRenderer(serializer=json.dumps, separators=(",", ":"))
