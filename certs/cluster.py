@@ -1,0 +1,147 @@
+"""The certificate keeper's view of the API server, and the only place that speaks to it."""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from kubernetes import client, config
+from urllib3.exceptions import HTTPError
+
+from certs.model import Bundles, Held, KeyPair, Stored
+from vgpu import names
+
+T = TypeVar("T")
+TIMEOUT = 10
+"""Seconds for one request; a hanging API server must not stop the keeper."""
+_MANAGER = "milligpu-certs"
+_CERTIFICATE, _KEY = "tls.crt", "tls.key"
+_NOT_FOUND, _CONFLICT = 404, 409
+
+
+class Conflict(Exception):
+    """Somebody else was first; read again."""
+
+
+class Unavailable(Exception):
+    """The API server is away or refuses us; the message says which."""
+
+
+class _Missing(Unavailable):
+    """There is no such object, or no namespace for it."""
+
+
+class Cluster(Protocol):
+    """What the keeper needs of a cluster. Any method raises Unavailable."""
+
+    def held(self) -> Held:
+        """Read all that is ours."""
+
+    def store(self, secret: str, pair: KeyPair, replaces: Stored | None) -> None:
+        """Write a pair where nothing is, or over what was read. Raises Conflict."""
+
+    def set_bundles(self, entries: Mapping[str, bytes], replaces: Bundles) -> None:
+        """Give entries of the webhook configuration their caBundle. Raises Conflict."""
+
+
+class Kubernetes:
+    """The real thing."""
+
+    def __init__(self) -> None:
+        self._core = client.CoreV1Api()
+        self._admission = client.AdmissionregistrationV1Api()
+
+    def held(self) -> Held:
+        """Read both Secrets and the webhook configuration."""
+        ca, serving = self._secret(names.SECRET_CA), self._secret(names.SECRET_SERVING)
+        return Held(ca, serving, self._bundles())
+
+    def store(self, secret: str, pair: KeyPair, replaces: Stored | None) -> None:
+        """Create a kubernetes.io/tls Secret, or change the one that was read."""
+        data = {_CERTIFICATE: _text(pair.certificate), _KEY: _text(pair.key)}
+        metadata: dict[str, Any] = {"name": secret}
+        if replaces is None:
+            body = {"metadata": metadata, "type": "kubernetes.io/tls", "data": data}
+            create = self._core.create_namespaced_secret
+            _call(create, names.NAMESPACE, body, field_manager=_MANAGER)
+        else:
+            metadata["resourceVersion"] = replaces.version
+            body = {"metadata": metadata, "data": data}
+            patch = self._core.patch_namespaced_secret
+            _call(patch, secret, names.NAMESPACE, body, field_manager=_MANAGER)
+
+    def set_bundles(self, entries: Mapping[str, bytes], replaces: Bundles) -> None:
+        """Patch the caBundles and nothing else; the API server finds the entries by name."""
+        webhooks = [
+            {"name": name, "clientConfig": {"caBundle": _text(bundle)}}
+            for name, bundle in entries.items()
+        ]
+        body = {"metadata": {"resourceVersion": replaces.version}, "webhooks": webhooks}
+        patch = self._admission.patch_mutating_webhook_configuration
+        _call(patch, names.WEBHOOK_CONFIGURATION, body, field_manager=_MANAGER)
+
+    def _secret(self, name: str) -> Stored | None:
+        found = _read(self._core.read_namespaced_secret, name, names.NAMESPACE)
+        if found is None:
+            return None
+        data = found.data or {}
+        pair = KeyPair(b64decode(data.get(_CERTIFICATE, "")), b64decode(data.get(_KEY, "")))
+        return Stored(pair, _version(found.metadata))
+
+    def _bundles(self) -> Bundles | None:
+        read = self._admission.read_mutating_webhook_configuration
+        found = _read(read, names.WEBHOOK_CONFIGURATION)
+        if found is None:
+            return None
+        entries = {
+            each.name: b64decode(each.client_config.ca_bundle or "")
+            for each in found.webhooks or ()
+        }
+        return Bundles(entries, _version(found.metadata))
+
+
+def connect() -> Cluster:
+    """Use the service account of the pod we are in, or else the kubeconfig of a person."""
+    try:
+        config.load_incluster_config()  # type: ignore[no-untyped-call]
+    except config.ConfigException:
+        try:
+            config.load_kube_config()  # type: ignore[no-untyped-call]
+        except config.ConfigException as fault:
+            raise Unavailable(f"neither in a pod nor with a kubeconfig: {fault}") from fault
+    return Kubernetes()
+
+
+def _version(metadata: client.V1ObjectMeta | None) -> str:
+    return str(metadata and metadata.resource_version)
+
+
+def _text(content: bytes) -> str:
+    return b64encode(content).decode()
+
+
+def _read(read: Callable[..., T], *args: str) -> T | None:
+    try:
+        return _call(read, *args)
+    except _Missing:
+        return None
+
+
+def _call(request: Callable[..., T], *args: Any, **options: Any) -> T:
+    try:
+        return request(*args, _request_timeout=TIMEOUT, **options)
+    except client.ApiException as fault:
+        if fault.status == _CONFLICT:
+            raise Conflict from fault
+        kind = _Missing if fault.status == _NOT_FOUND else Unavailable
+        raise kind(f"the API server refuses: {_message(fault)}") from fault
+    except HTTPError as fault:
+        raise Unavailable(f"the API server does not answer: {fault}") from fault
+
+
+def _message(fault: client.ApiException) -> str:
+    """Return the Status message, such as which right is missing."""
+    try:
+        return str(json.loads(fault.body or "")["message"])
+    except (ValueError, LookupError, TypeError):
+        return f"{fault.status} {fault.reason}"

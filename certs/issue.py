@@ -1,0 +1,107 @@
+"""Certificates, built and signed; keys, serial numbers and the time come from the caller."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from certs.model import KeyPair
+
+BACKDATE = timedelta(hours=1)
+"""How far the clocks of the cluster's machines may be behind ours."""
+_CA_NAME = "milligpu webhook CA"
+_USES = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """What makes a certificate unlike any other."""
+
+    key: EllipticCurvePrivateKey
+    serial: int
+    now: datetime
+
+
+def ca(fresh: Fresh, life: timedelta) -> KeyPair:
+    """Make a CA that signs itself; it may sign servers, but no further CA."""
+    subject = _name(_CA_NAME)
+    builder = _builder(fresh, subject, subject, fresh.now + life)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(_only("key_cert_sign", "crl_sign"), critical=True)
+    return _pair(builder, fresh.key, signer=fresh.key)
+
+
+def leaf(fresh: Fresh, life: timedelta, issuer: KeyPair, names: Sequence[str]) -> KeyPair:
+    """Sign a serving certificate for DNS names; it ends with its issuer if not before."""
+    parent, signer = x509.load_pem_x509_certificate(issuer.certificate), private_key(issuer)
+    end = min(fresh.now + life, parent.not_valid_after_utc)
+    builder = _builder(fresh, _name(names[0]), parent.subject, end)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
+    builder = builder.add_extension(_only("digital_signature"), critical=True)
+    server = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    builder = builder.add_extension(server, critical=False)
+    alternatives = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
+    builder = builder.add_extension(alternatives, critical=False)
+    return _pair(builder, fresh.key, signer)
+
+
+def private_key(pair: KeyPair) -> EllipticCurvePrivateKey:
+    """Read a pair's key. Raises ValueError or TypeError when it cannot be one of ours."""
+    key = load_pem_private_key(pair.key, None)
+    if not isinstance(key, EllipticCurvePrivateKey):
+        raise TypeError("not an elliptic curve key")
+    return key
+
+
+def _name(text: str) -> x509.Name:
+    # A common name holds 64 characters at most; what counts are the alternative names.
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
+
+
+def _builder(
+    fresh: Fresh, subject: x509.Name, issuer: x509.Name, end: datetime
+) -> x509.CertificateBuilder:
+    return x509.CertificateBuilder(
+        subject_name=subject,
+        issuer_name=issuer,
+        public_key=fresh.key.public_key(),
+        serial_number=fresh.serial,
+        not_valid_before=fresh.now - BACKDATE,
+        not_valid_after=end,
+    )
+
+
+def _only(*uses: str) -> x509.KeyUsage:
+    return x509.KeyUsage(**{use: use in uses for use in _USES})
+
+
+def _pair(
+    builder: x509.CertificateBuilder, key: EllipticCurvePrivateKey, signer: EllipticCurvePrivateKey
+) -> KeyPair:
+    # Two CAs of one name are told apart by these.
+    own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    signed_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+    builder = builder.add_extension(own, critical=False).add_extension(signed_by, critical=False)
+    certificate = builder.sign(signer, hashes.SHA256()).public_bytes(Encoding.PEM)
+    form = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return KeyPair(certificate, form)

@@ -1,0 +1,74 @@
+"""Read, plan, act, until nothing is left to do; and again, a little later."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import structlog
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from certs import issue
+from certs.cluster import Cluster, Conflict, Unavailable
+from certs.config import Config
+from certs.plan import SERVED_AS, Decision, IssueLeaf, Keep, MakeCa, SetBundles, Step, Wait, plan
+from vgpu import names
+
+STEPS = 10
+"""Most steps of one turn; three are enough, but others may be at it too."""
+FIRST_PAUSE = 1.0
+"""Seconds until the next turn when something is missing; doubled until it is the interval."""
+
+
+def _utc() -> datetime:
+    return datetime.now(UTC)
+
+
+def run(cluster: Cluster, config: Config, stop: threading.Event) -> None:
+    """Keep the certificates good until told to stop. Every decision is logged once."""
+    log = structlog.get_logger()
+    interval, pause, said = config.interval.total_seconds(), FIRST_PAUSE, ""
+    while True:
+        decision: Decision
+        for decision in settle(cluster, config):
+            if decision.reason != said:
+                said = decision.reason
+                level = log.warning if isinstance(decision, Wait) else log.info
+                level(type(decision).__name__, reason=said)
+        if stop.wait(interval if isinstance(decision, Keep) else min(pause, interval)):
+            return
+        pause *= 2
+
+
+def settle(
+    cluster: Cluster, config: Config, now: Callable[[], datetime] = _utc
+) -> Iterator[Decision]:
+    """Take steps and yield each before it is taken; the last is that to keep or to wait."""
+    try:
+        for _ in range(STEPS):
+            decision = plan(cluster.held(), now(), config)
+            yield decision
+            if isinstance(decision, Keep | Wait):
+                return
+            with suppress(Conflict):  # a replica did it, or the cluster changed: read again
+                _take(decision, cluster, config, now())
+        yield Wait("others keep changing what was just read")
+    except Unavailable as fault:
+        yield Wait(str(fault))
+
+
+def _take(step: Step, cluster: Cluster, config: Config, now: datetime) -> None:
+    match step:
+        case MakeCa(over=over):
+            pair = issue.ca(_fresh(now), config.ca_life)
+            cluster.store(names.SECRET_CA, pair, over)
+        case SetBundles(entries=entries, over=over):
+            cluster.set_bundles(entries, over)
+        case IssueLeaf(ca=ca, over=over):
+            pair = issue.leaf(_fresh(now), config.leaf_life, ca, SERVED_AS)
+            cluster.store(names.SECRET_SERVING, pair, over)
+
+
+def _fresh(now: datetime) -> issue.Fresh:
+    return issue.Fresh(ec.generate_private_key(ec.SECP256R1()), x509.random_serial_number(), now)

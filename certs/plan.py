@@ -1,0 +1,141 @@
+"""What to do next about the certificates, and why."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from cryptography import x509
+from cryptography.x509 import verification
+
+from certs import bundle, issue
+from certs.config import Config
+from certs.model import Bundles, Held, KeyPair, Stored
+from vgpu import names
+
+SERVED_AS = tuple(
+    names.SERVICE + domain
+    for domain in (
+        f".{names.NAMESPACE}.svc",
+        f".{names.NAMESPACE}.svc.cluster.local",
+        f".{names.NAMESPACE}",
+        "",
+    )
+)
+"""DNS names of the webhook's Service; the API server asks for the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class MakeCa:
+    """Make a CA."""
+
+    reason: str
+    over: Stored | None
+    """What it replaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetBundles:
+    """Give these entries of the webhook configuration these bundles."""
+
+    reason: str
+    entries: Mapping[str, bytes]
+    over: Bundles
+
+
+@dataclass(frozen=True, slots=True)
+class IssueLeaf:
+    """Sign a serving certificate with this CA."""
+
+    reason: str
+    ca: KeyPair
+    over: Stored | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Something that others make is not there."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """All is as it ought to be."""
+
+    reason: str
+
+
+Step = MakeCa | SetBundles | IssueLeaf
+"""Something to do; afterwards there may be more."""
+Decision = Step | Wait | Keep
+
+
+def plan(held: Held, now: datetime, config: Config) -> Decision:
+    """Return the next thing to do.
+
+    The order keeps callers safe: a CA is trusted before anybody serves what it signed.
+    """
+    if held.ca is None:
+        return MakeCa("there is no CA yet", None)
+    ca = held.ca.pair
+    if fault := _fault(ca, config.ca_life, now, _signing_fault):
+        return MakeCa(f"the CA {fault}", held.ca)
+    if held.bundles and (wrong := _wrong_bundles(held.bundles.entries, ca, now)):
+        reason = f"our CA is missing, or something unusable is there: {', '.join(wrong)}"
+        return SetBundles(reason, wrong, held.bundles)
+    if held.serving is None:
+        return IssueLeaf("there is no serving certificate yet", ca, None)
+    serving = held.serving.pair
+    if fault := _fault(serving, config.leaf_life, now, partial(_trust_fault, ca, now)):
+        return IssueLeaf(f"the serving certificate {fault}", ca, held.serving)
+    if held.bundles is None:
+        return Wait("there is no webhook configuration yet")
+    due = _renewal(x509.load_pem_x509_certificate(serving.certificate), config.leaf_life)
+    return Keep(f"the serving certificate is good, and renewed from {due.isoformat()}")
+
+
+def _fault(
+    pair: KeyPair, life: timedelta, now: datetime, more: Callable[[x509.Certificate], str]
+) -> str:
+    """Say what is wrong with a pair, as the end of a sentence; empty when nothing is."""
+    try:
+        certificate = x509.load_pem_x509_certificate(pair.certificate)
+        if certificate.public_key() != issue.private_key(pair).public_key():
+            return "does not belong to its key"
+        if now < certificate.not_valid_before_utc:
+            return f"is not valid before {certificate.not_valid_before_utc.isoformat()}"
+        if now >= _renewal(certificate, life):
+            end = certificate.not_valid_after_utc.isoformat()
+            return f"has had two thirds of its life; it ends {end}"
+        return more(certificate)
+    except (ValueError, TypeError):
+        return "or its key cannot be read"
+
+
+def _renewal(certificate: x509.Certificate, life: timedelta) -> datetime:
+    # Counted from the end: the start is back-dated, which would be most of a short life.
+    return certificate.not_valid_after_utc - life / 3
+
+
+def _signing_fault(certificate: x509.Certificate) -> str:
+    extensions = [each.value for each in certificate.extensions]
+    if any(isinstance(each, x509.BasicConstraints) and each.ca for each in extensions):
+        return ""
+    return "may not sign certificates"
+
+
+def _trust_fault(ca: KeyPair, now: datetime, certificate: x509.Certificate) -> str:
+    store = verification.Store([x509.load_pem_x509_certificate(ca.certificate)])
+    builder = verification.PolicyBuilder().store(store).time(now)
+    for name in SERVED_AS:
+        try:
+            builder.build_server_verifier(x509.DNSName(name)).verify(certificate, [])
+        except verification.VerificationError as fault:
+            return f"would not be trusted as {name}: {fault}"
+    return ""
+
+
+def _wrong_bundles(entries: Mapping[str, bytes], ca: KeyPair, now: datetime) -> dict[str, bytes]:
+    wanted = {name: bundle.merge(held, ca.certificate, now) for name, held in entries.items()}
+    return {name: merged for name, merged in wanted.items() if merged != entries[name]}
