@@ -58,6 +58,8 @@ NAMESPACE = "milligpu"
 NODE_NAMESPACE = "milligpu-node"
 SERVICE = "webhook"
 WEBHOOK_CONFIGURATION = "milligpu"
+SECRET_CA = "milligpu-ca"
+SECRET_SERVING = "milligpu-tls"
 
 
 def is_reserved(variable: str) -> bool:
