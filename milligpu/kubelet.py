@@ -244,7 +244,9 @@ class Kubelet(rpc.RegistrationServicer):
         if not response.container_responses:
             raise AdmissionError("no containers return in allocation response")
         in_order = tuple(sorted(ids, key=lambda device: (len(device), device)))
-        return Grant(container, name, in_order, dict(response.container_responses[0].envs))
+        return Grant(
+            container, name, in_order, dict(sorted(response.container_responses[0].envs.items()))
+        )
 
     def _endpoint(self, name: str) -> Endpoint:
         endpoint = self._endpoints[name]

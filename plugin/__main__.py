@@ -1,0 +1,80 @@
+"""The device plugin: `python -m plugin`."""
+
+import asyncio
+import os
+import signal
+import sys
+
+import structlog
+
+from plugin import log, session
+from plugin.config import Config
+from plugin.gpu import InventoryError
+from plugin.http import Http, PortError
+from plugin.inventory import Inventory, open_inventory
+from plugin.metrics import Metrics
+from plugin.node import Node, in_thread
+from plugin.servicer import DevicePlugin, TooLargeError
+from plugin.session import FolderError, Place
+from vgpu import names, settings
+
+ENDPOINT = "milligpu-vgpu.sock"
+
+# What an operator can do something about: one message, no traceback.
+_FATAL = (InventoryError, FolderError, PortError, TooLargeError)
+
+
+async def run(config: Config, inventory: Inventory) -> None:
+    """Serve the inventory's cards until cancelled."""
+    metrics = Metrics()
+    node = Node(metrics)
+    servicer = DevicePlugin(node, metrics, config.memory_margin_mib)
+    async with Http(node, servicer, metrics).listening(config.host, config.port) as port:
+        structlog.get_logger().debug("listening", port=port)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(node.watch(inventory, config.probe_seconds))
+            await node.has_cards()
+            place = Place(config.device_plugin_dir, names.COUNT, ENDPOINT)
+            tasks.create_task(session.run(place, servicer, metrics))
+
+
+async def _start(config: Config) -> None:
+    session.check(config.device_plugin_dir)
+    await run(config, await in_thread(lambda: open_inventory(config)))
+
+
+async def _until_signal(config: Config) -> None:
+    task = asyncio.create_task(_start(config))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    await task
+
+
+def _only(error: Exception) -> Exception:
+    """Return the one error in the groups that task groups wrap around it."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def main() -> int:
+    """Run the plugin. Returns the exit status: 2 for bad settings, 1 for what cannot work."""
+    try:
+        config = settings.read(Config, os.environ)
+    except settings.SettingsError as fault:
+        sys.stderr.write(f"{fault}\n")
+        return 2
+    log.configure(config.log_level)
+    try:
+        asyncio.run(_until_signal(config))
+    except asyncio.CancelledError:
+        return 0
+    except Exception as error:
+        if not isinstance(_only(error), _FATAL):
+            raise
+        sys.stderr.write(f"{_only(error)}\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

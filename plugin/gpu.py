@@ -1,0 +1,56 @@
+"""Cards as values: what is known of one, and of all that a look found."""
+
+from dataclasses import dataclass
+
+from vgpu import slots
+
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A card as the driver (or a simulated inventory) describes it."""
+
+    uuid: str
+    index: int
+    """The driver's number of it, from 0; may change at a reboot."""
+    minor: int
+    """The n of `/dev/nvidia<n>`."""
+    model: str
+    memory_total: int
+    """Bytes."""
+    memory_reserved: int = 0
+    """Bytes of the total that no process can have; 0 where an old driver does not say."""
+    mig: bool = False
+    """Whether MIG mode is on."""
+
+    @property
+    def usable_mib(self) -> int:
+        """Memory that processes can have, in whole MiB."""
+        return (self.memory_total - self.memory_reserved) // MIB
+
+
+class InventoryError(Exception):
+    """There should be cards but they cannot be read; the message says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One look at the cards of a node."""
+
+    gpus: tuple[Gpu, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Half sentences about what is missing: no driver, a card that does not answer."""
+
+
+def unfit(gpu: Gpu) -> str:
+    """Return why a card cannot be shared in slots, as half a sentence; empty if it can."""
+    if gpu.mig:
+        return "it is in MIG mode: its parts are for NVIDIA's own plugin"
+    if gpu.usable_mib < slots.PER_CARD:
+        return f"it has {gpu.usable_mib} MiB of usable memory, less than one for each slot"
+    try:
+        slots.parse(str(slots.of_card(gpu.uuid)[0]))
+    except ValueError as fault:
+        return f"its id makes no slot ids ({fault})"
+    return ""

@@ -1,0 +1,31 @@
+"""Logging: one JSON object per line on stdout, from us and from the libraries alike."""
+
+import logging
+import sys
+
+import structlog
+
+_SHARED = (
+    structlog.processors.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.format_exc_info,
+)
+_RENDER = structlog.processors.JSONRenderer()
+
+
+def configure(level: str) -> None:
+    """Set up logging for this process. `level` is `debug`, `info`, `warning` or `error`."""
+    structlog.configure(
+        processors=[*_SHARED, _RENDER],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(sys.stdout),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=_SHARED,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _RENDER],
+        )
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])

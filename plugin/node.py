@@ -1,0 +1,110 @@
+"""The node as it was last seen: what it offers, and what there is to say about it."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+import structlog
+
+from plugin.gpu import InventoryError, Probe, unfit
+from plugin.inventory import Inventory
+from plugin.metrics import Metrics
+from plugin.offer import Offer, update
+from vgpu import names
+
+T = TypeVar("T")
+State = Literal["starting", "idle", "broken", "serving"]
+"""Idle: there is no card to share. Broken: there should be, but the cards cannot be read."""
+
+log = structlog.get_logger()
+
+
+class Node:
+    """Holds the newest offer; readers are woken when it changes."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.state: State = "starting"
+        self.notes: tuple[str, ...] = ("the cards have not been read yet",)
+        """Half sentences about what is wrong or left out."""
+        self.offer = Offer()
+        self._metrics = metrics
+        self._pulse = asyncio.Event()
+
+    def see(self, found: Probe | InventoryError) -> None:
+        """Take in the outcome of one look at the cards."""
+        probe = Probe(notes=(str(found),)) if isinstance(found, InventoryError) else found
+        absence = "; ".join(probe.notes) or "the driver no longer lists it"
+        cards = update(self.offer.cards, probe.gpus, absence)
+        if cards != self.offer.cards:
+            self.offer = Offer(cards)
+            self._tell_offer()
+            self.wake()
+        left_out = ((gpu, unfit(gpu)) for gpu in probe.gpus)
+        notes = (*probe.notes, *(f"{gpu.uuid} is left out: {why}" for gpu, why in left_out if why))
+        state: State = "serving" if cards else "idle"
+        self._tell_state("broken" if isinstance(found, InventoryError) else state, notes)
+
+    def _tell_offer(self) -> None:
+        healthy, cards = sum(self.offer.healthy.values()), self.offer.cards
+        well = sum(not card.fault for card in cards)
+        gpus = "GPU" if well == 1 else "GPUs"
+        log.info("advertising %d x %s for %d %s", healthy, names.COUNT, well, gpus)
+        for card in cards:
+            if card.fault:
+                log.warning("unhealthy", gpu=card.gpu.uuid, model=card.gpu.model, fault=card.fault)
+        self._metrics.offered(self.offer)
+
+    def _tell_state(self, state: State, notes: tuple[str, ...]) -> None:
+        if (state, notes) != (self.state, self.notes):
+            self.state, self.notes = state, notes
+            (log.error if state == "broken" else log.info)(state, notes=notes)
+            self._metrics.state(state)
+
+    def wake(self) -> None:
+        """Wake all who wait for a pulse."""
+        self._pulse.set()
+        self._pulse = asyncio.Event()
+
+    async def pulse(self) -> None:
+        """Wait until something has changed."""
+        await self._pulse.wait()
+
+    async def has_cards(self) -> None:
+        """Wait until there is a card to share."""
+        while not self.offer.cards:
+            await self.pulse()
+
+    async def watch(self, inventory: Inventory, seconds: float) -> None:
+        """Look at the cards for ever, with a pause of so many seconds."""
+        while True:
+            try:
+                self.see(await in_thread(inventory.probe))
+            except InventoryError as error:
+                self.see(error)
+            await asyncio.sleep(seconds)
+
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """Run a blocking call in a daemon thread: a driver that hangs must not keep us from ending."""
+    loop, future = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+
+    def settle(outcome: T | Exception) -> None:
+        if future.cancelled():
+            return
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+    def work() -> None:
+        try:
+            outcome: T | Exception = call()
+        except Exception as error:  # noqa: BLE001 - it is raised again where it is awaited
+            outcome = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, outcome)
+
+    threading.Thread(target=work, daemon=True).start()
+    result: T = await future
+    return result

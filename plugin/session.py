@@ -1,0 +1,229 @@
+"""Stay known to the kubelet: serve, register, wait until forgotten, and again."""
+
+import asyncio
+import fcntl
+import os
+import secrets
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+import grpc
+import structlog
+
+from plugin.metrics import Metrics
+from plugin.servicer import DevicePlugin, device_list
+from plugin.v1beta1 import deviceplugin_pb2 as api
+from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
+
+POLL: Final = 0.2
+"""Seconds between two looks at the sockets."""
+PATIENCE: Final = 2.0
+"""Seconds without a listener after which the kubelet has forgotten us; it never comes back."""
+BACK_OFF: Final = (0.2, 2.0)
+"""Seconds before the next try: after a session that worked, and at most."""
+REGISTER_SECONDS: Final = 15.0
+"""Deadline of a registration, in which the kubelet dials back for up to 10 s."""
+GRACE: Final = 1.0
+"""Seconds that calls in flight get to end when the server stops."""
+
+# Python would send the socket's path as the authority, which the kubelet refuses; and subchannels
+# that are shared by address would carry one kubelet's back-off over to the next.
+_CHANNEL: Final = (("grpc.default_authority", "localhost"), ("grpc.use_local_subchannel_pool", 1))
+
+log = structlog.get_logger()
+
+
+class FolderError(Exception):
+    """The device plugin folder cannot be used; the message is one sentence for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one resource is served."""
+
+    folder: Path
+    resource: str
+    endpoint: str
+    """File name of our socket."""
+
+    @property
+    def socket(self) -> Path:
+        """Our socket."""
+        return self.folder / self.endpoint
+
+    @property
+    def kubelet(self) -> Path:
+        """The kubelet's socket."""
+        return self.folder / "kubelet.sock"
+
+
+class Identity(NamedTuple):
+    """Tells a file from its successor at the same path; inode numbers alone are used again."""
+
+    device: int
+    inode: int
+    modified: int
+
+
+def identity(path: Path) -> Identity | None:
+    """Return a file's identity, or None if there is none."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return Identity(stat.st_dev, stat.st_ino, stat.st_mtime_ns)
+
+
+def check(folder: Path) -> None:
+    """See whether a socket can be made in the device plugin folder. Raises FolderError."""
+    path = _private(folder)
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.bind(str(path))
+        path.unlink()
+    except OSError as error:
+        raise FolderError(
+            f"cannot make a socket in the device plugin folder {folder} as uid {os.getuid()}:"
+            f" {error.strerror or error}"
+        ) from error
+
+
+def _private(folder: Path) -> Path:
+    return folder / f".{secrets.token_hex(4)}.sock"
+
+
+async def run(place: Place, servicer: DevicePlugin, metrics: Metrics) -> None:
+    """Keep the kubelet in the picture for ever; the first of a row of failures is logged."""
+    pause, failing = BACK_OFF[0], False
+    while True:
+        try:
+            kubelet = await _present(place)
+            async with _serving(place, servicer) as ours:
+                await _register(place)
+                metrics.registered("accepted")
+                log.info("registered", resource=place.resource, socket=str(place.socket))
+                pause, failing = BACK_OFF[0], False
+                log.warning("forgotten", why=await _forgotten(place, servicer, ours, kubelet))
+        except (grpc.aio.AioRpcError, FolderError) as error:
+            away = isinstance(error, FolderError) or error.code() in _AWAY
+            metrics.registered("unreachable" if away else "refused")
+            (log.debug if failing else log.warning)("not registered", why=_reason(error))
+            failing = True
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, BACK_OFF[1])
+
+
+_AWAY: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+
+
+def _reason(error: Exception) -> str:
+    return str(error.details() if isinstance(error, grpc.aio.AioRpcError) else error)
+
+
+async def _present(place: Place) -> Identity:
+    """Wait for the kubelet's socket."""
+    waiting = False
+    while (found := identity(place.kubelet)) is None:
+        if not waiting:
+            log.info("waiting for the kubelet", socket=str(place.kubelet))
+        waiting = True
+        await asyncio.sleep(POLL)
+    return found
+
+
+@asynccontextmanager
+async def _serving(place: Place, servicer: DevicePlugin) -> AsyncIterator[Identity]:
+    """Serve on a fresh socket, and afterwards remove it if it is still ours."""
+    async with _alone(place):
+        check(place.folder)
+        device_list(servicer.offer)  # raises if it would never arrive
+        server = grpc.aio.server()
+        rpc.add_DevicePluginServicer_to_server(servicer, server)
+        ours = _bind(server, place)
+        try:
+            servicer.set_open(True)
+            await server.start()
+            yield ours
+        finally:
+            servicer.set_open(False)
+            await server.stop(GRACE)
+            if identity(place.socket) == ours:
+                place.socket.unlink(missing_ok=True)
+
+
+def _bind(server: grpc.aio.Server, place: Place) -> Identity:
+    """Bind our socket. Under a private name first: when it stops, gRPC unlinks the name that it
+    bound, whatever is there by then.
+    """
+    private = _private(place.folder)
+    try:
+        server.add_insecure_port(_address(private))
+        stat = private.rename(place.socket).lstat()
+    except (RuntimeError, OSError) as error:
+        raise FolderError(f"cannot serve in {place.folder}: {error}") from error
+    return Identity(stat.st_dev, stat.st_ino, stat.st_mtime_ns)
+
+
+def _address(path: Path) -> str:
+    return f"unix:{quote(str(path))}"
+
+
+@asynccontextmanager
+async def _alone(place: Place) -> AsyncIterator[None]:
+    """Hold the folder: of two plugins (a roll-out, a mistake) the second waits for the first.
+
+    They would take the socket from each other for ever. The lock leaves no file and ends with us.
+    """
+    try:
+        folder = os.open(place.folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise FolderError(f"cannot open {place.folder}: {error.strerror}") from error
+    try:
+        waiting = False
+        while not _locked(folder):
+            if not waiting:
+                log.warning("waiting for another plugin to end", folder=str(place.folder))
+            waiting = True
+            await asyncio.sleep(POLL)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _locked(folder: int) -> bool:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+async def _register(place: Place) -> None:
+    async with grpc.aio.insecure_channel(_address(place.kubelet), options=_CHANNEL) as channel:
+        request = api.RegisterRequest(
+            version="v1beta1", endpoint=place.endpoint, resource_name=place.resource
+        )
+        await rpc.RegistrationStub(channel).Register(request, timeout=REGISTER_SECONDS)
+
+
+async def _forgotten(
+    place: Place, servicer: DevicePlugin, ours: Identity, kubelet: Identity
+) -> str:
+    """Wait until the kubelet does not know us any more, and return how that shows."""
+    heard = time.monotonic()
+    while True:
+        await asyncio.sleep(POLL)
+        if identity(place.socket) != ours:
+            return "our socket is gone"
+        if identity(place.kubelet) not in (kubelet, None):
+            return "the kubelet has a new socket"
+        if servicer.watchers:
+            heard = time.monotonic()
+        elif time.monotonic() - heard > PATIENCE:
+            return "nobody listens"

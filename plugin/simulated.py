@@ -1,0 +1,107 @@
+"""Made-up cards, read from a JSON file: for the demo, the tests, and clusters without GPUs."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from plugin.gpu import MIB, Gpu, InventoryError, Probe, unfit
+
+PREFIX = "SIM-"
+"""Ids begin with this, so that nobody takes them for real cards."""
+SHIPPED = Path(__file__).parent / "inventories"
+
+
+def _is_uuid(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(PREFIX)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value.strip() != ""
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**31
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+# Field: what is allowed, in code and in words. The first three must be there.
+_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "uuid": (_is_uuid, f"a text that begins with {PREFIX}"),
+    "model": (_is_text, "a text"),
+    "memory_total_mib": (_is_number, "a whole number of MiB"),
+    "memory_reserved_mib": (_is_number, "a whole number of MiB"),
+    "minor": (_is_number, "a whole number"),
+    "mig": (_is_flag, "true or false"),
+}
+_NEEDED = ("uuid", "model", "memory_total_mib")
+
+
+class SimulatedInventory:
+    """Reads its file at every look, so that cards can be made to come and go."""
+
+    def __init__(self, name: str) -> None:
+        self._path = Path(name) if "/" in name else SHIPPED / f"{name}.json"
+
+    def probe(self) -> Probe:
+        """Return the file's cards. Raises InventoryError that lists every fault of the file."""
+        try:
+            content = json.loads(self._path.read_bytes())
+        except FileNotFoundError:
+            shipped = ", ".join(sorted(path.stem for path in SHIPPED.glob("*.json")))
+            raise InventoryError(
+                f"no inventory file {self._path} (shipped: {shipped}; others by their path)"
+            ) from None
+        except (OSError, ValueError) as fault:
+            raise InventoryError(f"inventory file {self._path}: {fault}") from fault
+        faults = list(_faults(content))
+        if faults:
+            raise InventoryError(f"inventory file {self._path}:\n  " + "\n  ".join(faults))
+        return Probe(tuple(_gpu(index, entry) for index, entry in enumerate(content["gpus"])))
+
+
+def _gpu(index: int, entry: dict[str, Any]) -> Gpu:
+    return Gpu(
+        uuid=entry["uuid"],
+        index=index,
+        minor=entry.get("minor", index),
+        model=entry["model"],
+        memory_total=entry["memory_total_mib"] * MIB,
+        memory_reserved=entry.get("memory_reserved_mib", 0) * MIB,
+        mig=entry.get("mig", False),
+    )
+
+
+def _faults(content: Any) -> Iterator[str]:
+    match content:
+        case {"gpus": list(entries)} if len(content) == 1:
+            pass
+        case _:
+            yield 'must be {"gpus": [...]} and no more'
+            return
+    for index, entry in enumerate(entries):
+        for fault in _entry_faults(index, entry):
+            yield f"gpus[{index}]{fault}"
+    uuids = Counter(str(e.get("uuid")) for e in entries if isinstance(e, dict) and "uuid" in e)
+    for uuid, count in uuids.items():
+        if count > 1:
+            yield f"gpus: {count} entries have the uuid {uuid}"
+
+
+def _entry_faults(index: int, entry: Any) -> Iterator[str]:
+    if not isinstance(entry, dict):
+        yield f": must be an object, not {entry!r}"
+        return
+    faults = [f".{name}: is missing" for name in _NEEDED if name not in entry]
+    for name, value in entry.items():
+        if name not in _FIELDS:
+            faults.append(f".{name}: no such field; there are {', '.join(_FIELDS)}")
+        elif not _FIELDS[name][0](value):
+            faults.append(f".{name}: must be {_FIELDS[name][1]}, not {value!r}")
+    yield from faults
+    if not faults and (reason := unfit(_gpu(index, {**entry, "mig": False}))):
+        yield f": cannot be shared: {reason}"
