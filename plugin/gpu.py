@@ -14,8 +14,8 @@ class Gpu:
     uuid: str
     index: int
     """The driver's number of it, from 0; may change at a reboot."""
-    minor: int
-    """The n of `/dev/nvidia<n>`."""
+    minor: int | None
+    """The n of `/dev/nvidia<n>`; None where there is no such file (WSL)."""
     model: str
     memory_total: int
     """Bytes."""

@@ -31,7 +31,7 @@ class Metrics:
         )
         self._state = Enum(
             "milligpu_plugin_state",
-            "Idle: no card to share. Broken: cards cannot be read.",
+            "Idle: no card to share. Broken: no card can be used.",
             states=_STATES,
             registry=self.registry,
         )

@@ -10,12 +10,12 @@ import structlog
 from plugin.gpu import InventoryError, Probe, unfit
 from plugin.inventory import Inventory
 from plugin.metrics import Metrics
-from plugin.offer import Offer, update
+from plugin.offer import Card, Offer, update
 from vgpu import names
 
 T = TypeVar("T")
 State = Literal["starting", "idle", "broken", "serving"]
-"""Idle: there is no card to share. Broken: there should be, but the cards cannot be read."""
+"""Idle: there is no card to share. Broken: there should be, but none can be used."""
 
 log = structlog.get_logger()
 
@@ -42,8 +42,7 @@ class Node:
             self.wake()
         left_out = ((gpu, unfit(gpu)) for gpu in probe.gpus)
         notes = (*probe.notes, *(f"{gpu.uuid} is left out: {why}" for gpu, why in left_out if why))
-        state: State = "serving" if cards else "idle"
-        self._tell_state("broken" if isinstance(found, InventoryError) else state, notes)
+        self._tell_state(_state(cards, isinstance(found, InventoryError)), notes)
 
     def _tell_offer(self) -> None:
         healthy, cards = sum(self.offer.healthy.values()), self.offer.cards
@@ -83,6 +82,12 @@ class Node:
             except InventoryError as error:
                 self.see(error)
             await asyncio.sleep(seconds)
+
+
+def _state(cards: tuple[Card, ...], failed: bool) -> State:
+    if failed or (cards and all(card.fault for card in cards)):
+        return "broken"
+    return "serving" if cards else "idle"
 
 
 async def in_thread(call: Callable[[], T]) -> T:

@@ -7,10 +7,11 @@ import pynvml
 
 from plugin.gpu import Gpu, InventoryError, Probe
 
-# Without these two there is nothing to be broken: the node has no driver, or not yet.
+# With these there is nothing that could be broken: no card or no driver, perhaps not yet.
 _ABSENT = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "no NVIDIA driver library (libnvidia-ml.so.1) is found",
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
+    pynvml.NVML_ERROR_GPU_NOT_FOUND: "the NVIDIA driver finds no card",
 }
 # How a driver says that it does not know the second version of a call.
 _TOO_OLD = {
@@ -21,7 +22,10 @@ _TOO_OLD = {
 
 
 class NvmlInventory:
-    """Keeps NVML open between looks, and opens it again after one that failed as a whole."""
+    """Keeps NVML open from look to look.
+
+    After one that missed a card it is opened anew: what is lost to a session stays lost to it.
+    """
 
     def __init__(self) -> None:
         self._open = False
@@ -38,16 +42,12 @@ class NvmlInventory:
             if error.value in _ABSENT:
                 return Probe(notes=(_ABSENT[error.value],))
             raise InventoryError(f"the NVIDIA driver does not answer: {error}") from error
-        gpus, notes = [], []
-        for index in range(count):
-            try:
-                gpus.append(_gpu(index))
-            except (pynvml.NVMLError, UnicodeDecodeError) as error:
-                notes.append(f"card {index} does not answer: {error}")
-        if notes and not gpus:
+        probe = _look(count)
+        if probe.notes:
             self.close()
-            raise InventoryError("; ".join(notes))
-        return Probe(tuple(gpus), tuple(notes))
+        if count and not probe.gpus:
+            raise InventoryError("; ".join(probe.notes))
+        return probe
 
     def close(self) -> None:
         """Shut NVML down; the next look opens it again."""
@@ -57,13 +57,23 @@ class NvmlInventory:
                 pynvml.nvmlShutdown()
 
 
+def _look(count: int) -> Probe:
+    gpus, notes = [], [] if count else [_ABSENT[pynvml.NVML_ERROR_GPU_NOT_FOUND]]
+    for index in range(count):
+        try:
+            gpus.append(_gpu(index))
+        except (pynvml.NVMLError, UnicodeDecodeError) as error:
+            notes.append(f"card {index} does not answer: {error}")
+    return Probe(tuple(gpus), tuple(notes))
+
+
 def _gpu(index: int) -> Gpu:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     total, reserved = _memory(handle)
     return Gpu(
         uuid=pynvml.nvmlDeviceGetUUID(handle),
         index=index,
-        minor=pynvml.nvmlDeviceGetMinorNumber(handle),
+        minor=_minor(handle),
         model=pynvml.nvmlDeviceGetName(handle),
         memory_total=total,
         memory_reserved=reserved,
@@ -80,6 +90,15 @@ def _memory(handle: Any) -> tuple[int, int]:
             raise
         return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total), 0
     return int(memory.total), int(memory.reserved)
+
+
+def _minor(handle: Any) -> int | None:
+    try:
+        return int(pynvml.nvmlDeviceGetMinorNumber(handle))
+    except pynvml.NVMLError as error:
+        if error.value not in _TOO_OLD:
+            raise
+        return None
 
 
 def _mig(handle: Any) -> bool:

@@ -56,7 +56,7 @@ class SimulatedInventory:
             raise InventoryError(
                 f"no inventory file {self._path} (shipped: {shipped}; others by their path)"
             ) from None
-        except (OSError, ValueError) as fault:
+        except (OSError, ValueError, RecursionError) as fault:
             raise InventoryError(f"inventory file {self._path}: {fault}") from fault
         faults = list(_faults(content))
         if faults:
