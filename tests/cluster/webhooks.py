@@ -41,16 +41,20 @@ def installed(plane: ControlPlane, url: str, ca: bytes, manifest: Path = SHIPPED
         plane.api.delete(config)
 
 
-def _wait_until_asked(plane: ControlPlane) -> None:
-    """Wait until an ask gets through: a new configuration reaches the API server in about 1 s."""
-    resources = {"limits": {ASK: "300m"}}
-    container = {"name": "main", "image": "none", "resources": resources}
+def ask(plane: ControlPlane) -> Json:
+    """Have a pod with an ask judged, without creating it. Raises ApiError when it is refused."""
+    container = {"name": "main", "image": "none", "resources": {"limits": {ASK: "300m"}}}
     probe: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "is-the-webhook-asked"}}
     probe["spec"] = {"containers": [container]}
+    return plane.api.create(probe, query="?dryRun=All")
+
+
+def _wait_until_asked(plane: ControlPlane) -> None:
+    """Wait until an ask gets through: a new configuration reaches the API server in about 1 s."""
     deadline = time.monotonic() + 15
     while True:
         try:
-            plane.api.create(probe, query="?dryRun=All")
+            ask(plane)
         except ApiError as error:
             # Without the webhook the API server itself refuses the resource's name.
             if error.code != 422 or time.monotonic() > deadline:
