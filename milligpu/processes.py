@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509 import random_serial_number
 
+from certs import issue
+from certs.model import KeyPair
 from vgpu.names import ENV_OURS
 
-LOOPBACK = "127.0.0.1"
+HOST = "localhost"
+_LOOPBACK = "127.0.0.1"
 START_SECONDS = 30
 """How long a program may take until it is ready."""
 STOP_SECONDS = 40
@@ -89,47 +89,22 @@ def running(*command: str, output: Path, settings: dict[str, object]) -> Iterato
         program.stop()
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A certificate for the loopback address and its key, signed by itself; both PEM."""
-
-    certificate: bytes
-    key: bytes
-
-    def write(self, folder: Path) -> None:
-        """Put the pair where the webhook looks for it."""
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "tls.crt").write_bytes(self.certificate)
-        (folder / "tls.key").write_bytes(self.key)
-
-
-def new_pair() -> Pair:
-    """Make a pair that is good for a day."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "milligpu, this machine only")])
+def certificates() -> tuple[KeyPair, KeyPair]:
+    """Make a CA and a serving pair for `HOST`, good for a day."""
     now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(minutes=5))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ip_address(LOOPBACK))]), critical=False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    return Pair(
-        certificate.public_bytes(serialization.Encoding.PEM),
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        ),
-    )
+
+    def fresh() -> issue.Fresh:
+        return issue.Fresh(ec.generate_private_key(ec.SECP256R1()), random_serial_number(), now)
+
+    authority = issue.ca(fresh(), timedelta(days=1))
+    return authority, issue.leaf(fresh(), timedelta(days=1), authority, [HOST])
+
+
+def write_pair(folder: Path, pair: KeyPair) -> None:
+    """Put a pair where the webhook looks for it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tls.crt").write_bytes(pair.certificate)
+    (folder / "tls.key").write_bytes(pair.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +119,12 @@ class Webhook:
     @property
     def url(self) -> str:
         """Where reviews go."""
-        return f"https://{LOOPBACK}:{self.port}/mutate"
+        return f"https://{HOST}:{self.port}/mutate"
 
     def connect(self, timeout: float = 10) -> http.client.HTTPSConnection:
         """Return a new connection that trusts the webhook's certificate and no other."""
         context = ssl.create_default_context(cadata=self.ca.decode())
-        return http.client.HTTPSConnection(LOOPBACK, self.port, timeout=timeout, context=context)
+        return http.client.HTTPSConnection(HOST, self.port, timeout=timeout, context=context)
 
     def get(self, path: str) -> tuple[int, str]:
         """Return status and text of a page such as /metrics."""
@@ -186,25 +161,29 @@ class Webhook:
 
 def free_port() -> int:
     """Return a loopback TCP port that nobody has right now."""
-    with socket.create_server((LOOPBACK, 0)) as server:
+    with socket.create_server((_LOOPBACK, 0)) as server:
         port: int = server.getsockname()[1]
         return port
 
 
 @contextmanager
-def starting_webhook(folder: Path, **settings: object) -> Iterator[Webhook]:
+def starting_webhook(
+    folder: Path, application: str = "webhook.wsgi:app", **settings: object
+) -> Iterator[Webhook]:
     """Run the webhook with a new certificate in `folder`/tls; it may not be ready yet."""
-    pair, port = new_pair(), free_port()
-    pair.write(folder / "tls")
-    defaults = {"address": LOOPBACK, "port": port, "tls_dir": folder / "tls", "drain_seconds": 0}
-    command = ("-m", "gunicorn", "-c", "python:webhook.gunicorn_conf")
+    (ca, pair), port = certificates(), free_port()
+    write_pair(folder / "tls", pair)
+    defaults = {"host": _LOOPBACK, "port": port, "tls_dir": folder / "tls", "drain_seconds": 0}
+    command = ("-m", "gunicorn", "-c", "python:webhook.gunicorn_conf", application)
     with running(*command, output=folder / "webhook.log", settings=defaults | settings) as program:
-        yield Webhook(program, port, pair.certificate)
+        yield Webhook(program, port, ca.certificate)
 
 
 @contextmanager
-def webhook(folder: Path, **settings: object) -> Iterator[Webhook]:
+def webhook(
+    folder: Path, application: str = "webhook.wsgi:app", **settings: object
+) -> Iterator[Webhook]:
     """Run the webhook until the block is left; all its files are in `folder`."""
-    with starting_webhook(folder, **settings) as started:
+    with starting_webhook(folder, application, **settings) as started:
         started.program.wait_until(started.ready)
         yield started

@@ -10,7 +10,13 @@ from typing import Any, NoReturn
 import structlog
 from flask import Flask, Response, request
 from prometheus_client import CONTENT_TYPE_LATEST
-from werkzeug.exceptions import BadRequest, HTTPException, ServiceUnavailable, UnsupportedMediaType
+from werkzeug.exceptions import (
+    BadRequest,
+    HTTPException,
+    RequestEntityTooLarge,
+    ServiceUnavailable,
+    UnsupportedMediaType,
+)
 from werkzeug.wrappers import Response as AnyResponse
 
 from webhook.admission import Answer, BadReview, answer
@@ -78,11 +84,14 @@ def _read() -> bytes:
     if request.mimetype != _JSON:
         raise UnsupportedMediaType(f"the content type must be {_JSON}")
     try:
-        return request.get_data(cache=False)
+        body = request.get_data(cache=False)
     except HTTPException:
         raise
     except Exception as fault:  # the server's stream has kinds of its own: broken chunks, gone
         raise BadRequest("the body did not arrive whole") from fault
+    if len(body) == MAX_BODY and request.content_length is None:
+        raise RequestEntityTooLarge  # in chunks, and silently cut here
+    return body
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -1,5 +1,6 @@
 """gunicorn's settings: `gunicorn -c python:webhook.gunicorn_conf`."""
 
+import gc
 import os
 import signal
 import socket
@@ -67,3 +68,4 @@ def on_starting(_server: Any) -> None:
 def post_worker_init(worker: Any) -> None:
     """Tell the worker what `Config` says."""
     worker.drain_seconds = _config.drain_seconds
+    gc.freeze()  # what is loaded stays: the collector need not go through it, which takes 20 ms

@@ -7,6 +7,7 @@ admission. Here the event loop does the handshakes without waiting, and reading 
 deadline. Written against gunicorn 27.0.
 """
 
+import select
 import selectors
 import ssl
 import threading
@@ -104,7 +105,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         """Answer one request, in a thread; False when the connection is of no more use."""
         connection.deadline = time.monotonic() + REQUEST_SECONDS
         keep = bool(super().handle(connection))
-        if not keep:
+        # Closing on bytes that nobody has read would take the answer away from the client, too.
+        if not keep and _has_unread(connection.sock):
             util.close_graceful(connection.sock, timeout=LINGER_SECONDS)
         return keep
 
@@ -120,3 +122,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         if not draining.is_set():
             draining.set()
             threading.Timer(self.drain_seconds, super().handle_exit, (sig, frame)).start()
+
+
+def _has_unread(client: Any) -> bool:
+    return client.fileno() >= 0 and bool(select.select([client], [], [], 0)[0])
