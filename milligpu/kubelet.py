@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Never, Self
+from urllib.parse import quote
 
 import grpc
 
@@ -90,7 +91,7 @@ class Kubelet(rpc.RegistrationServicer):
         self.devices = {name: dict.fromkeys(ids, False) for name, ids in self.devices.items()}
         self._server = grpc.aio.server()
         rpc.add_RegistrationServicer_to_server(self, self._server)
-        self._server.add_insecure_port(f"unix:{self.folder / SOCKET}")
+        self._server.add_insecure_port(_address(self.folder / SOCKET))
         await self._server.start()
 
     async def stop(self) -> None:
@@ -119,8 +120,8 @@ class Kubelet(rpc.RegistrationServicer):
             )
         if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
             await context.abort(grpc.StatusCode.UNKNOWN, f'the ResourceName "{name}" is invalid')
-        socket = self.folder / request.endpoint
-        endpoint = Endpoint(grpc.aio.insecure_channel(f"unix:{socket}", options=CHANNEL))
+        address = _address(self.folder / request.endpoint)
+        endpoint = Endpoint(grpc.aio.insecure_channel(address, options=CHANNEL))
         try:
             await asyncio.wait_for(endpoint.channel.channel_ready(), DIAL_SECONDS)
             options = await endpoint.plugin.GetDevicePluginOptions(api.Empty())
@@ -258,6 +259,10 @@ class Kubelet(rpc.RegistrationServicer):
 def pod_key(pod: Pod) -> str:
     """Return `namespace/name` of a pod."""
     return f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
+
+
+def _address(socket: Path) -> str:
+    return f"unix:{quote(str(socket))}"
 
 
 def _containers(pod: Pod) -> Iterator[tuple[dict[str, Any], bool]]:

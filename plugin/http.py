@@ -40,7 +40,7 @@ class Http:
         try:
             server = await asyncio.start_server(self._serve, host or None, port, limit=MAX_REQUEST)
         except OSError as error:
-            raise PortError(f"cannot listen on port {port}: {error.strerror}") from error
+            raise PortError(f"cannot listen for HTTP: {error.strerror}") from error
         async with server:
             yield server.sockets[0].getsockname()[1]
 
