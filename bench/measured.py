@@ -1,0 +1,37 @@
+"""What was measured, and how it is printed: always beside the least that it could be."""
+
+import statistics
+from dataclasses import dataclass
+
+HEADER = f"{'':34}{'median':>10}{'p99':>10}{'per second':>13}{'of the floor':>15}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Times of calls, in seconds, and of all of them together."""
+
+    seconds: list[float]
+    wall: float
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def p99(self) -> float:
+        return statistics.quantiles(self.seconds, n=100)[-1]
+
+    def row(self, label: str, floor: "Measured") -> str:
+        """One line of the table: milliseconds, and the median as a multiple of the floor's."""
+        rate = len(self.seconds) / self.wall
+        multiple = f"{self.median / floor.median:.2f} x" if self is not floor else ""
+        times = f"{self.median * 1000:>7.3f} ms{self.p99 * 1000:>7.2f} ms"
+        return f"  {label:32}{times}{rate:>13.0f}{multiple:>15}"
+
+
+def show(title: str, rows: dict[str, Measured]) -> None:
+    """Print a table; its first row is the floor."""
+    print(f"\n{title}\n{HEADER}")
+    floor = next(iter(rows.values()))
+    for label, measured in rows.items():
+        print(measured.row(label, floor))
