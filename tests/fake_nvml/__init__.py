@@ -1,19 +1,21 @@
 """A fake NVIDIA driver: `libnvidia-ml.so.1`, built by gcc, that answers as a scenario file says.
 
 The library is found as the real one is, by the dynamic loader, once in a process: whatever uses it
-is a process of its own, started with `Driver.environment()`.
+is a process of its own, started with `Driver.variables()`.
 """
 
-import os
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpu.names import ENV_OURS
-
 HERE = Path(__file__).parent
 LIBRARY = "libnvidia-ml.so.1"
+SOURCES = (str(HERE / "nvml.c"), str(HERE / "scenario.c"))
+COMPILE = (
+    *("gcc", "-shared", "-fPIC", "-std=gnu11", "-O1", "-pthread", "-Wall", "-Wextra", "-Werror"),
+    *("-fvisibility=hidden", f"-Wl,-soname,{LIBRARY}"),
+)
 # Symbols that came after the driver branch R450 (2020).
 AFTER_R450 = (
     "nvmlDeviceGetMemoryInfo_v2",
@@ -35,22 +37,13 @@ def build(folder: Path, without: Iterable[str] = ()) -> Path:
     script = folder / "symbols.map"
     script.write_text("{ local: none; " + " ".join(f"{symbol};" for symbol in without) + " };\n")
     library = folder / LIBRARY
-    command = [
-        *(
-            "gcc",
-            "-shared",
-            "-fPIC",
-            "-std=gnu11",
-            "-O1",
-            "-pthread",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-        ),
-        *("-fvisibility=hidden", f"-Wl,-soname,{LIBRARY}", f"-Wl,--version-script={script}"),
-        *("-o", str(library), str(HERE / "nvml.c"), str(HERE / "scenario.c")),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [*COMPILE, f"-Wl,--version-script={script}", "-o", str(library), *SOURCES]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise RuntimeError(
+            "the fake driver is built with gcc; on Debian or Ubuntu: apt-get install gcc libc6-dev"
+        ) from None
     if done.returncode:
         raise RuntimeError(f"gcc cannot build the fake driver:\n{done.stderr}")
     return library
@@ -83,10 +76,9 @@ class Driver:
         fresh.write_text("".join(f"{line}\n" for line in statements))
         fresh.replace(self._scenario)
 
-    def environment(self) -> dict[str, str]:
-        """Return this process's environment without our settings, and with the fake driver."""
+    def variables(self) -> dict[str, str]:
+        """Return what a process needs in its environment to find this driver."""
         return {
-            **{name: text for name, text in os.environ.items() if not name.startswith(ENV_OURS)},
             "LD_LIBRARY_PATH": str(self.library.parent),
             "FAKE_NVML_SCENARIO": str(self._scenario),
             "FAKE_NVML_LOG": str(self._log),

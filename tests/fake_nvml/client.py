@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from types import TracebackType
@@ -26,7 +27,7 @@ class Client:
         self._process = subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "tests.fake_nvml.client"],
             cwd=REPOSITORY,
-            env=driver.environment(),
+            env=os.environ | driver.variables(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -92,10 +92,8 @@ static void deliver(const struct event *event)
     for (struct set *set = sets; set < sets + SETS; set++)
         for (unsigned int i = 0; set->used && i < set->n_watches; i++)
             if (strcmp(set->watches[i].uuid, event->card) == 0 &&
-                (set->watches[i].types & event->type) && set->n_queued < QUEUE) {
+                (set->watches[i].types & event->type) && set->n_queued < QUEUE)
                 set->queue[set->n_queued++] = *event;
-                break;
-            }
 }
 
 static void look(void)

@@ -54,9 +54,10 @@ def test_init_counts_and_the_last_shutdown_ends_the_session(client: Client, driv
     with raises("Uninitialized"):
         client.do("nvmlDeviceGetName(h)")
     client.do("nvmlShutdown()")  # one too many is no error
-    client.do("nvmlInit()")
+    client.do("nvmlInit(); fresh = nvmlDeviceGetHandleByIndex(0)")
+    assert client.do("nvmlDeviceGetUUID(fresh)") == A
     with raises("InvalidArgument"):
-        client.do("nvmlDeviceGetName(h)")  # a handle of the session before
+        client.do("nvmlDeviceGetUUID(h)")  # a handle of the session before
 
 
 def test_shutdown_without_any_init(client: Client, driver: Driver) -> None:
@@ -152,6 +153,11 @@ def test_process_names(client: Client, driver: Driver) -> None:
     assert "python" in client.do("nvmlSystemGetProcessName(os.getpid())")
     with raises("NotFound"):
         client.do("nvmlSystemGetProcessName(2**31)")
+    client.do("b = ctypes.create_string_buffer(b'xxxxx')")
+    call = "pynvml.nvmlLib.nvmlSystemGetProcessName(os.getpid(), b, {})"
+    assert client.do(call.format(0)) == 2
+    assert client.do(call.format(3)) == 0
+    assert client.do("len(b.value)") == 2  # cropped
 
 
 # Handles.
@@ -182,16 +188,13 @@ def test_a_binary_uuid(client: Client, driver: Driver) -> None:
     driver.says(card(A), card(B))
     client.do("nvmlInit(); u = pynvml.c_nvmlUUID_t(); u.type = 2; d = pynvml.c_nvmlDevice_t()")
     client.do(f"u.value.bytes[:] = bytes.fromhex('{B[4:].replace('-', '')}')")
-    assert (
-        client.do("pynvml.nvmlLib.nvmlDeviceGetHandleByUUIDV(ctypes.byref(u), ctypes.byref(d))")
-        == 0
-    )
+    call = "pynvml.nvmlLib.nvmlDeviceGetHandleByUUIDV(ctypes.byref(u), ctypes.byref(d))"
+    assert client.do(call) == 0
     assert client.do("nvmlDeviceGetUUID(d)") == B
-    client.do("u.version = 1")
-    assert (
-        client.do("pynvml.nvmlLib.nvmlDeviceGetHandleByUUIDV(ctypes.byref(u), ctypes.byref(d))")
-        == 25
-    )
+    client.do("u.type = 0")
+    assert client.do(call) == 2
+    client.do("u.type, u.version = 2, 1")
+    assert client.do(call) == 25
 
 
 @pytest.mark.parametrize(
@@ -201,6 +204,7 @@ def test_a_binary_uuid(client: Client, driver: Driver) -> None:
         (f"nvmlDeviceGetHandleByUUID('{C}')", "NotFound"),
         ("nvmlDeviceGetHandleByUUID('nonsense')", "InvalidArgument"),
         ("nvmlDeviceGetHandleByPciBusId('0:77:0.0')", "NotFound"),
+        ("nvmlDeviceGetHandleByPciBusId('0:1:0.1')", "NotFound"),
         ("nvmlDeviceGetHandleByPciBusId('nonsense')", "InvalidArgument"),
         ("nvmlDeviceGetHandleBySerial('9')", "NotFound"),
         ("nvmlDeviceGetName(ctypes.cast(12345, pynvml.c_nvmlDevice_t))", "InvalidArgument"),
@@ -235,6 +239,10 @@ def test_a_card_without_permission_is_counted_from_version_2_on(
         client.do("nvmlDeviceGetHandleByIndex(0)")
     assert client.do("pynvml.nvmlLib.nvmlDeviceGetHandleByIndex(0, ctypes.byref(d))") == 0
     assert client.do("nvmlDeviceGetUUID(d)") == B
+    with raises("NoPermission"):
+        client.do("nvmlDeviceGetHandleByPciBusId('0:1:0.0')")
+    call = "pynvml.nvmlLib.nvmlDeviceGetHandleByPciBusId(b'0:1:0.0', ctypes.byref(d))"
+    assert client.do(call) == 6
 
 
 # What a card says of itself.
@@ -673,6 +681,14 @@ def test_a_scenario_that_is_not_understood_ends_the_process(
     with pytest.raises(RuntimeError) as failure:
         client.do("nvmlInit()")
     assert f":2: {complaint}" in str(failure.value)
+
+
+def test_a_build_without_compiler_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RuntimeError, match="apt-get install gcc"):
+        build(tmp_path)
 
 
 def test_a_build_that_fails_says_why(tmp_path: Path) -> None:

@@ -1,0 +1,367 @@
+"""The plugin on a driver: the real nvidia-ml-py, a fake `libnvidia-ml.so.1` (tests/fake_nvml)."""
+
+import asyncio
+import json
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milligpu.kubelet import AdmissionError, Kubelet, Pod
+from milligpu.processes import Program, free_port, running
+from tests.fake_nvml import Driver, statement
+from tests.fake_nvml.client import Client, Raised
+from vgpu import names
+
+pytest_plugins = ["tests.fake_nvml.fixtures"]
+
+LOOPBACK = "127.0.0.1"
+MIB = 2**20
+UUIDS = [f"GPU-{n}0000000-0000-4000-8000-00000000000{n}" for n in range(8)]
+A, B, C, *_ = UUIDS
+
+
+def card(uuid: str, **fields: object) -> str:
+    return statement("card", uuid=uuid, **fields)
+
+
+def t4(uuid: str, **fields: object) -> str:
+    """A card with 15360 MiB usable."""
+    return card(uuid, name="Tesla T4", total=15810 * MIB, reserved=450 * MIB, **fields)
+
+
+# The inventory.
+
+
+class Looks:
+    """An inventory in a process of its own."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        client.do("from plugin.nvml import NvmlInventory; inventory = NvmlInventory()")
+
+    def __call__(self, *fields: str) -> list[Any]:
+        """Look at the cards and return some of each one's fields."""
+        self._client.do("probe = inventory.probe()")
+        wanted = ", ".join(f"g.{field}" for field in fields or ("uuid",))
+        cards = self._client.do(f"[[{wanted}] for g in probe.gpus]")
+        return cards if len(fields) > 1 else [value for [value] in cards]
+
+    def notes(self) -> str:
+        """What the last look said besides."""
+        return "; ".join(self._client.do("probe.notes"))
+
+    def close(self) -> None:
+        self._client.do("inventory.close()")
+
+
+@pytest.fixture
+def look(client: Client) -> Looks:
+    return Looks(client)
+
+
+def test_cards_are_what_the_driver_says(look: Looks, driver: Driver) -> None:
+    driver.says(
+        t4(A, minor=1),
+        card(B, name="NVIDIA A100-SXM4-40GB", total=40960 * MIB, reserved=513 * MIB, minor=0),
+    )
+    assert look("index", "uuid", "minor", "model", "usable_mib", "mig") == [
+        [0, A, 1, "Tesla T4", 15360, False],
+        [1, B, 0, "NVIDIA A100-SXM4-40GB", 40447, False],
+    ]
+    assert look.notes() == ""
+
+
+def test_usable_memory_does_not_depend_on_what_runs(look: Looks, driver: Driver) -> None:
+    driver.says(t4(A, used=9000 * MIB))
+    assert look("usable_mib") == [15360]
+
+
+def test_an_older_driver_does_not_say_what_is_reserved(old_driver: Driver) -> None:
+    old_driver.says(t4(A))
+    with Client(old_driver) as client:
+        assert Looks(client)("usable_mib", "memory_reserved") == [[15810, 0]]
+
+
+def test_a_memory_call_that_fails_for_another_reason_is_no_old_driver(
+    look: Looks, driver: Driver
+) -> None:
+    driver.says(t4(A), t4(B), f"fail nvmlDeviceGetMemoryInfo_v2 UNKNOWN {A}")
+    assert look() == [B]
+    assert look.notes() == "card 0 does not answer: Unknown Error"
+
+
+def test_mig_mode_is_seen_where_cards_have_it(look: Looks, driver: Driver) -> None:
+    driver.says(
+        card(A, capability="7.5"),
+        card(B, capability="8.0", mig="disabled", mig_pending="enabled"),
+        card(C, capability="8.0", mig="enabled"),
+    )
+    assert look("mig") == [False, False, True]
+
+
+def test_a_card_whose_device_file_is_unknown_is_still_a_card(look: Looks, driver: Driver) -> None:
+    driver.says(t4(A), "fail nvmlDeviceGetMinorNumber NOT_SUPPORTED")  # as under WSL
+    assert look() == [A]
+
+
+@pytest.mark.parametrize("init", ["init SUCCESS", "init GPU_NOT_FOUND", "init DRIVER_NOT_LOADED"])
+def test_a_node_without_cards_is_no_fault(look: Looks, driver: Driver, init: str) -> None:
+    driver.says(init)
+    assert look() == []
+    assert look.notes()
+
+
+def test_a_node_without_driver_is_no_fault(no_driver: Driver) -> None:
+    no_driver.says()
+    with Client(no_driver) as client:
+        look = Looks(client)
+        assert look() == []
+        assert "libnvidia-ml.so.1" in look.notes()
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("LIB_RM_VERSION_MISMATCH", "version mismatch"),
+        ("NO_PERMISSION", "Insufficient Permissions"),
+        ("UNKNOWN", "Unknown Error"),
+    ],
+)
+def test_a_broken_driver_is_a_fault_with_its_reason(
+    look: Looks, driver: Driver, code: str, reason: str
+) -> None:
+    driver.says(t4(A), f"init {code}")
+    with pytest.raises(Raised, match=f"^InventoryError: .*{reason}"):
+        look()
+    driver.says(t4(A))
+    assert look() == [A]
+
+
+def test_the_driver_may_come_later(no_driver: Driver, nvml_library: Path) -> None:
+    no_driver.says(t4(A))
+    with Client(no_driver) as client:
+        look = Looks(client)
+        assert look() == []
+        arrive(no_driver, nvml_library)
+        no_driver.says(t4(A), "init DRIVER_NOT_LOADED")
+        assert look() == []
+        no_driver.says(t4(A))
+        assert look() == [A]
+
+
+def arrive(no_driver: Driver, library: Path) -> None:
+    """Install a driver where there was none."""
+    fresh = no_driver.folder / "fresh"
+    shutil.copy(library, fresh)
+    fresh.replace(no_driver.library)
+
+
+@pytest.mark.parametrize("state", ["GPU_IS_LOST", "RESET_REQUIRED", "UNKNOWN", "NO_PERMISSION"])
+def test_one_bad_card_among_eight(look: Looks, driver: Driver, state: str) -> None:
+    eight = [t4(uuid) for uuid in UUIDS]
+    driver.says(*eight)
+    assert look() == UUIDS
+    driver.says(*eight[:3], t4(UUIDS[3], state=state), *eight[4:])
+    assert look() == UUIDS[:3] + UUIDS[4:]
+    assert look.notes().startswith("card 3 does not answer: ")
+    driver.says(*eight)
+    assert look() == UUIDS
+    assert look.notes() == ""
+
+
+def test_a_lost_card_comes_back_with_a_new_session(look: Looks, driver: Driver) -> None:
+    """To the session that lost it it stays lost; so a look that misses a card must end its own."""
+    driver.says(t4(A), t4(B))
+    look()
+    driver.says(t4(A))
+    assert look() == [A]
+    driver.says(t4(A), t4(B))
+    assert look() == [A, B]
+
+
+def test_all_cards_bad_is_a_fault(look: Looks, driver: Driver) -> None:
+    driver.says(t4(A, state="GPU_IS_LOST"))
+    with pytest.raises(Raised, match=r"^InventoryError: .*GPU is lost"):
+        look()
+
+
+def test_a_name_that_is_no_text_costs_one_card(look: Looks, driver: Driver) -> None:
+    driver.says(t4(A), t4(B))
+    scenario = driver.folder / "scenario"
+    scenario.write_bytes(scenario.read_bytes().replace(b"Tesla T4", b"\xff", 1))
+    assert look() == [B]
+
+
+def test_a_session_is_kept_and_each_is_ended(look: Looks, driver: Driver) -> None:
+    driver.says(t4(A))
+    look()
+    look()
+    assert driver.calls().count("nvmlInitWithFlags") == 1
+    driver.says(t4(A, state="GPU_IS_LOST"))
+    with pytest.raises(Raised):
+        look()
+    driver.says(t4(A))
+    look()
+    look.close()
+    look.close()
+    calls = driver.calls()
+    assert calls.count("nvmlInitWithFlags") == calls.count("nvmlShutdown") == 2
+    assert calls[-1] == "nvmlShutdown"
+
+
+# The whole process.
+
+
+@dataclass(frozen=True)
+class Plugin:
+    program: Program
+    port: int
+    folder: Path
+
+    def page(self, path: str) -> tuple[int, dict[str, Any]]:
+        try:
+            with urllib.request.urlopen(f"http://{LOOPBACK}:{self.port}{path}", timeout=5) as page:
+                return page.status, json.load(page)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    def becomes(self, state: str) -> dict[str, Any]:
+        """Wait until the plugin is in a state; return what it says of itself."""
+
+        def reached() -> bool:
+            try:
+                return bool(self.page("/healthz")[1]["state"] == state)
+            except OSError:
+                return False  # not listening yet
+
+        self.program.wait_until(reached)
+        return self.page("/healthz")[1]
+
+    def with_kubelet(self, scene: Callable[[Kubelet], Coroutine[None, None, None]]) -> None:
+        """Play a scene in which a kubelet serves the folder."""
+
+        async def play() -> None:
+            async with Kubelet(self.folder) as kubelet:
+                await scene(kubelet)
+
+        asyncio.run(play())
+
+
+@contextmanager
+def plugin_on(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plugin]:
+    for name, text in driver.variables().items():
+        monkeypatch.setenv(name, text)
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="dp-") as folder:  # short: paths of sockets are
+        settings = {
+            "inventory": "nvml",
+            "device_plugin_dir": folder,
+            "probe_seconds": 0.1,
+            "host": LOOPBACK,
+            "port": port,
+        }
+        output = driver.folder / "plugin.log"
+        with running("-m", "plugin", output=output, settings=settings) as program:
+            yield Plugin(program, port, Path(folder))
+            assert program.stop() == 0
+
+
+@pytest.fixture
+def plugin(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plugin]:
+    driver.says("init DRIVER_NOT_LOADED")
+    with plugin_on(driver, monkeypatch) as plugin:
+        yield plugin
+
+
+def pod(slots: int) -> Pod:
+    limits = {names.COUNT: str(slots)}
+    container = {"name": "main", "resources": {"limits": limits, "requests": limits}}
+    return {"metadata": {"name": "pod"}, "spec": {"containers": [container]}}
+
+
+def test_a_share_of_a_t4_is_4608_mib(plugin: Plugin, driver: Driver) -> None:
+    driver.says(t4(A))
+
+    async def scene(kubelet: Kubelet) -> None:
+        ids = await kubelet.listed(names.COUNT, 100)
+        assert ids == {f"{A}::{number}" for number in range(100)}
+        [grant] = await kubelet.admit(pod(30))
+        assert len(grant.ids) == 30
+        assert grant.env == {
+            names.ENV_GPU_UUID: A,
+            names.ENV_SLOTS: "30",
+            names.ENV_SHARE: "0.3",
+            names.ENV_MEMORY_MIB: "4608",
+            names.ENV_MEMORY_FRACTION: "0.2666",
+            names.ENV_VISIBLE_DEVICES: A,
+        }
+
+    plugin.with_kubelet(scene)
+
+
+def test_a_card_in_mig_mode_is_left_out_with_a_sentence(plugin: Plugin, driver: Driver) -> None:
+    driver.says(t4(A), card(B, capability="8.0", mig="enabled"))
+
+    async def scene(kubelet: Kubelet) -> None:
+        ids = await kubelet.listed(names.COUNT, 100)
+        assert {device.split("::")[0] for device in ids} == {A}
+
+    plugin.with_kubelet(scene)
+    [note] = plugin.page("/healthz")[1]["notes"]
+    assert note.startswith(B)
+    assert "MIG" in note
+
+
+def test_a_lost_card_takes_its_slots_along_and_brings_them_back(
+    plugin: Plugin, driver: Driver
+) -> None:
+    two = [t4(A), t4(B)]
+    driver.says(*two)
+
+    async def scene(kubelet: Kubelet) -> None:
+        every = await kubelet.listed(names.COUNT, 200)
+        driver.says(t4(A), t4(B, state="GPU_IS_LOST"))
+        assert await kubelet.listed(names.COUNT, 100) == {f"{A}::{n}" for n in range(100)}
+        assert set(kubelet.devices[names.COUNT]) == every  # unhealthy, but not forgotten
+        [grant] = await kubelet.admit(pod(100))
+        assert grant.env[names.ENV_GPU_UUID] == A
+        with pytest.raises(AdmissionError):
+            await kubelet.admit({**pod(1), "metadata": {"name": "another"}})
+        driver.says(*two)
+        assert await kubelet.listed(names.COUNT, 200) == every
+
+    plugin.with_kubelet(scene)
+
+
+def test_a_node_without_driver_idles_until_one_is_installed(
+    no_driver: Driver, nvml_library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_driver.says(t4(A))
+    with plugin_on(no_driver, monkeypatch) as plugin:
+        assert "libnvidia-ml.so.1" in " ".join(plugin.becomes("idle")["notes"])
+        assert plugin.page("/readyz")[0] == 200
+
+        async def scene(kubelet: Kubelet) -> None:
+            assert kubelet.registrations == 0
+            arrive(no_driver, nvml_library)
+            await kubelet.listed(names.COUNT, 100)
+
+        plugin.with_kubelet(scene)
+
+
+def test_a_broken_driver_shows_and_its_repair_too(plugin: Plugin, driver: Driver) -> None:
+    driver.says(t4(A), "init LIB_RM_VERSION_MISMATCH")
+    assert "version mismatch" in " ".join(plugin.becomes("broken")["notes"])
+    assert plugin.page("/readyz")[0] == 503
+    driver.says()
+    plugin.becomes("idle")
+    driver.says(t4(A))
+    assert plugin.becomes("serving")["notes"] == []
