@@ -1,12 +1,43 @@
-"""The command line: `milligpu demo`; later mutate, lint, explain."""
+"""The command line: `milligpu demo`; later mutate, lint, explain.
 
+What a command needs is imported when it runs: the others start without it.
+"""
+
+import argparse
+import os
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
-    print("nothing here yet", file=sys.stderr)
-    return 2
+    parser = argparse.ArgumentParser(
+        prog="milligpu", description="Share a GPU between containers: `gpu: 300m` in a manifest."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    demo = commands.add_parser(
+        "demo",
+        help="see what becomes of manifests: no cluster, no GPU, no root",
+        description="Starts the webhook and the device plugin on this machine, with simulated"
+        " cards, sends manifests through them and shows the answers. MILLIGPU_* variables are"
+        " passed on as the programs' settings.",
+    )
+    demo.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: the examples")
+    options = parser.parse_args(arguments)
+    try:
+        return _demo(options.files)
+    except KeyboardInterrupt:  # before the command could see to it
+        return 130
+    except BrokenPipeError:  # such as `milligpu demo | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _demo(files: list[Path]) -> int:
+    from milligpu import demo
+
+    return demo.main(files)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,153 @@
+"""Text for a person: colours, bars and diffs, as plain as the terminal needs them."""
+
+import difflib
+import shutil
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, groupby
+from typing import Self, TextIO
+
+from vgpu import slots
+
+_STYLES = {
+    "bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36
+}  # fmt: skip
+_HOLDERS = ("cyan", "magenta", "blue", "green", "yellow")
+_FANCY, _ASCII = "━█▓▌░✗", "=#%+.x"
+_WIDEST, _NARROWEST = 110, 60
+_LABEL = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """What can be shown: makes texts, prints nothing."""
+
+    width: int
+    """Columns."""
+    colour: bool
+    unicode: bool
+
+    @classmethod
+    def of(cls, stream: TextIO, environ: Mapping[str, str]) -> Self:
+        """Return what a stream can show; NO_COLOR and FORCE_COLOR are honoured."""
+        try:
+            unicode = bool(_FANCY.encode(stream.encoding or "ascii"))
+        except UnicodeEncodeError:
+            unicode = False
+        terminal = stream.isatty() and environ.get("TERM") != "dumb"
+        colour = not environ.get("NO_COLOR") and (terminal or bool(environ.get("FORCE_COLOR")))
+        columns = shutil.get_terminal_size((100, 24)).columns
+        return cls(max(_NARROWEST, min(_WIDEST, columns)), colour, unicode)
+
+    def plain(self, text: str) -> str:
+        """Return a text in characters that the stream has."""
+        return text if self.unicode else text.translate(str.maketrans(_FANCY, _ASCII))
+
+    def paint(self, text: str, *styles: str) -> str:
+        """Return a text in these styles, where there are colours."""
+        if not (self.colour and styles and text):
+            return text
+        return f"\x1b[{';'.join(str(_STYLES[style]) for style in styles)}m{text}\x1b[0m"
+
+    def rule(self, text: str) -> str:
+        """Return a heading across the screen."""
+        line = "━" * max(self.width - len(text) - 4, 2)
+        return f"{self.paint('━━', 'dim')} {self.paint(text, 'bold')} {self.paint(line, 'dim')}"
+
+    def paragraph(self, text: str, *styles: str) -> list[str]:
+        """Return a text folded across the screen."""
+        return [f"  {self.paint(line, *styles)}" for line in _fold(text, self.width - 2, 0)]
+
+    def labelled(self, label: str, lines: Iterable[str], indent: int) -> list[str]:
+        """Return lines with a label before the first."""
+        head = f"{' ' * indent}{self.paint(label, 'dim')}{' ' * max(_LABEL - len(label), 1)}"
+        return [
+            f"{head if number == 0 else ' ' * (indent + _LABEL)}{line}"
+            for number, line in enumerate(lines)
+        ]
+
+    def field(self, label: str, texts: Iterable[str], *styles: str, indent: int = 2) -> list[str]:
+        """Return texts beside a label, each folded where it is too long."""
+        room = self.width - indent - _LABEL
+        lines = [self.paint(line, *styles) for text in texts for line in _fold(text, room, 0)]
+        return self.labelled(label, lines, indent)
+
+    def packed(self, label: str, words: Sequence[str], *styles: str, indent: int = 2) -> list[str]:
+        """Return words beside a label, as many in a line as fit."""
+        room = self.width - indent - _LABEL
+        return self.labelled(
+            label, (self.paint("  ".join(line), *styles) for line in _pack(words, room)), indent
+        )
+
+    def legend(self, words: Sequence[str], indent: int) -> list[str]:
+        """Return the names of a bar's holders in their colours, as many in a line as fit."""
+        numbers = count()
+        return [
+            " " * indent + "  ".join(self._holder(word, next(numbers)) for word in line)
+            for line in _pack(words, self.width - indent)
+        ]
+
+    def bar(self, held: Sequence[int]) -> str:
+        """Return a card's hundred slots as a bar; `held` are the slots of each holder."""
+        size = 2 if self.width >= 90 else 4  # slots in a cell
+        owners = [holder for holder, number in enumerate(held) for _ in range(number)]
+        cells = (owners[start : start + size] for start in range(0, slots.PER_CARD, size))
+        runs = groupby(cells, lambda cell: (len(cell) > size // 2, cell[0] if cell else None))
+        return "".join(self._run(len(list(run)), whole, owner) for (whole, owner), run in runs)
+
+    def _run(self, length: int, whole: bool, owner: int | None) -> str:
+        if owner is None:
+            return self.paint("░" * length, "dim")
+        solid = "█" if self.colour or owner % 2 == 0 else "▓"
+        return self._holder((solid if whole else "▌") * length, owner)
+
+    def _holder(self, text: str, number: int) -> str:
+        return self.paint(text, _HOLDERS[number % len(_HOLDERS)])
+
+    def diff(self, before: str, after: str, room: int) -> list[str]:
+        """Return the changed lines of a YAML text, each below the keys that lead to it."""
+        styles = {"+": "green", "-": "red", " ": "dim"}
+        return [
+            self.paint(line, styles[mark])
+            for mark, text in changes(before, after)
+            for line in _fold(f"{mark} {text}", room, _depth(text) + 6)
+        ]
+
+
+def changes(before: str, after: str) -> list[tuple[str, str]]:
+    """Return (`+`, `-` or a blank; line) of a unified diff of two YAML texts.
+
+    The context of a line is not what stands next to it but the keys that lead to it.
+    """
+    sides = (before.splitlines(), after.splitlines())
+    whole = difflib.unified_diff(*sides, lineterm="", n=sum(map(len, sides)))
+    rows = [(line[0], line[1:]) for line in list(whole)[3:]]
+    kept = set()
+    for index in (index for index, (mark, _) in enumerate(rows) if mark != " "):
+        kept.add(index)
+        depth = _depth(rows[index][1])
+        for above in range(index - 1, -1, -1):
+            if _depth(rows[above][1]) < depth:
+                depth = _depth(rows[above][1])
+                kept.add(above)
+    return [row for index, row in enumerate(rows) if index in kept]
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _fold(text: str, width: int, indent: int) -> list[str]:
+    after = " " * indent
+    return textwrap.wrap(text, width, subsequent_indent=after, break_on_hyphens=False) or [""]
+
+
+def _pack(words: Sequence[str], room: int) -> list[list[str]]:
+    lines: list[list[str]] = []
+    for word in words:
+        if lines and len("  ".join([*lines[-1], word])) <= room:
+            lines[-1].append(word)
+        else:
+            lines.append([word])
+    return lines

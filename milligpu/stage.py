@@ -1,0 +1,162 @@
+"""The demo's stage: the real webhook and plugin, and stand-ins for what is around them."""
+
+import asyncio
+import json
+import urllib.request
+from base64 import b64decode
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+
+from milligpu import processes, workloads
+from milligpu.kubelet import Grant, Kubelet, pod_key
+from milligpu.processes import Webhook
+from plugin.config import Config as PluginConfig
+from vgpu import names, slots
+from webhook.config import Config as WebhookConfig
+from webhook.pod import Json
+
+# What the stage chooses itself; everything else may be set from outside.
+_OWN = {"host", "port", "tls_dir", "drain_seconds", "device_plugin_dir", "simulate_beside_gpus"}
+
+Settings = dict[str, Any]
+
+
+class StageError(Exception):
+    """A setting or an answer is of no use; the message says which."""
+
+
+class PendingError(Exception):
+    """The scheduler finds no room for a pod; the message is what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the webhook made of an object."""
+
+    object: Json
+    warnings: tuple[str, ...]
+    refusal: str
+    """Why it was denied; empty if it was not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The running programs, and the pods on the only node."""
+
+    webhook: Webhook
+    kubelet: Kubelet
+    models: Mapping[str, str]
+    """Card to model, as the plugin says."""
+    needs: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By pod, what the scheduler counts for it of each resource."""
+
+    async def create(self, document: Json) -> Answer:
+        """Send the creation of an object to the webhook. Raises StageError without an answer."""
+        try:
+            review = await asyncio.to_thread(self.webhook.review, workloads.review(document))
+        except (OSError, ValueError) as fault:
+            raise StageError(f"no answer from the webhook: {fault}") from fault
+        answer = review["response"]
+        patch = json.loads(b64decode(answer.get("patch", ""))) if "patch" in answer else []
+        refusal = "" if answer["allowed"] else answer["status"]["message"]
+        made = jsonpatch.apply_patch(document, patch)
+        return Answer(made, tuple(answer.get("warnings", ())), refusal)
+
+    async def run(self, pod: Json) -> tuple[Grant, ...]:
+        """Schedule a pod and start it. Raises PendingError or the kubelet's AdmissionError."""
+        needs = {name: workloads.needs(pod, name) for name in names.GRANT_KEYS}
+        for name, need in needs.items():
+            if need > self._free(name):
+                raise PendingError(f"0/1 nodes are available: 1 Insufficient {name}.")
+        grants = await self.kubelet.admit(pod)
+        self.needs[pod_key(pod)] = needs
+        return grants
+
+    def _free(self, resource: str) -> int:
+        offered = sum(self.kubelet.devices.get(resource, {}).values())
+        return offered - sum(needs[resource] for needs in self.needs.values())
+
+    def end(self, key: str) -> None:
+        """Let a pod end."""
+        self.kubelet.free(key)
+        del self.needs[key]
+
+    def cards(self) -> dict[str, dict[str, int]]:
+        """Return for each card how many of its slots each pod holds."""
+        held: dict[str, dict[str, int]] = {card: {} for card in self.models}
+        for key, grants in self.kubelet.pods.items():
+            for device in {device for grant in grants for device in grant.ids}:
+                pods = held[slots.parse(device).card]
+                pods[key] = pods.get(key, 0) + 1
+        return held
+
+    async def reviews(self) -> tuple[int, float]:
+        """Return how many reviews the webhook says it answered, and in how many seconds."""
+        _, text = await asyncio.to_thread(self.webhook.get, "/metrics")
+        lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+        values = {name: float(value) for name, _, value in lines}
+        prefix = "milligpu_webhook_review_seconds"
+        return int(values[f"{prefix}_count"]), values[f"{prefix}_sum"]
+
+
+def settings_for(environ: Mapping[str, str]) -> tuple[Settings, Settings]:
+    """Return the webhook's and the plugin's settings of an environment; the programs check them.
+
+    Raises StageError that names those which neither has, or which cannot be chosen here.
+    """
+    written = {
+        name.removeprefix(names.ENV_OURS).lower(): text
+        for name, text in environ.items()
+        if name.startswith(names.ENV_OURS)
+    }
+    known = [
+        {item.name for item in fields(config)} - _OWN for config in (WebhookConfig, PluginConfig)
+    ]
+    unknown = sorted(written.keys() - known[0] - known[1])
+    if unknown:
+        variables = ", ".join(names.ENV_OURS + name.upper() for name in unknown)
+        raise StageError(f"{variables}: no setting that the demo can pass on")
+    webhook, plugin = ({name: written[name] for name in written.keys() & each} for each in known)
+    return dict(webhook), {"inventory": "simulated", **plugin}
+
+
+@asynccontextmanager
+async def set_up(folder: Path, webhook: Settings, plugin: Settings) -> AsyncIterator[Stage]:
+    """Start everything in a folder with a short path, and end it when the block is left.
+
+    Raises NotStartedError with what the program said that did not start.
+    """
+    sockets, port = folder / "dp", processes.free_port()
+    sockets.mkdir()
+    own = {
+        "host": processes.HOST,
+        "port": port,
+        "device_plugin_dir": sockets,
+        "simulate_beside_gpus": "true",
+    }
+    kubelet = Kubelet(sockets)
+    try:
+        await kubelet.start()
+        with (
+            processes.starting_webhook(folder, **webhook) as started,
+            processes.running(
+                "-m", "plugin", output=folder / "plugin.log", settings=plugin | own
+            ) as cards,
+        ):
+            await asyncio.to_thread(started.program.wait_until, started.ready)
+            await asyncio.to_thread(cards.wait_until, lambda: bool(kubelet.devices))
+            state = await asyncio.to_thread(_get, f"http://{processes.HOST}:{port}/healthz")
+            yield Stage(started, kubelet, {gpu["uuid"]: gpu["model"] for gpu in state["gpus"]})
+    finally:  # not `async with`: the start may be interrupted too
+        await kubelet.stop()
+
+
+def _get(url: str) -> Json:
+    with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - http, our own program
+        answer: Json = json.load(response)
+    return answer
