@@ -1,12 +1,11 @@
 """The plugin on a driver: the real nvidia-ml-py, a fake `libnvidia-ml.so.1` (tests/fake_nvml)."""
 
-import asyncio
 import json
 import shutil
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +13,18 @@ from typing import Any
 
 import pytest
 
-from milligpu.kubelet import AdmissionError, Kubelet, Pod
+from milligpu.kubelet import AdmissionError, Kubelet
 from milligpu.processes import Program, free_port, running
 from tests.fake_nvml import Driver, statement
 from tests.fake_nvml.client import Client, Raised
+from tests.integration.plugin_rig import LOOPBACK, in_loop, pod
 from vgpu import names
 
 pytest_plugins = ["tests.fake_nvml.fixtures"]
 
-LOOPBACK = "127.0.0.1"
 MIB = 2**20
+PATIENCE = 30
+"""Seconds; a change is seen within a tenth, but machines may be busy."""
 UUIDS = [f"GPU-{n}0000000-0000-4000-8000-00000000000{n}" for n in range(8)]
 A, B, C, *_ = UUIDS
 
@@ -245,15 +246,6 @@ class Plugin:
         self.program.wait_until(reached)
         return self.page("/healthz")[1]
 
-    def with_kubelet(self, scene: Callable[[Kubelet], Coroutine[None, None, None]]) -> None:
-        """Play a scene in which a kubelet serves the folder."""
-
-        async def play() -> None:
-            async with Kubelet(self.folder) as kubelet:
-                await scene(kubelet)
-
-        asyncio.run(play())
-
 
 @contextmanager
 def plugin_on(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plugin]:
@@ -281,19 +273,13 @@ def plugin(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plugin]:
         yield plugin
 
 
-def pod(slots: int) -> Pod:
-    limits = {names.COUNT: str(slots)}
-    container = {"name": "main", "resources": {"limits": limits, "requests": limits}}
-    return {"metadata": {"name": "pod"}, "spec": {"containers": [container]}}
-
-
-def test_a_share_of_a_t4_is_4608_mib(plugin: Plugin, driver: Driver) -> None:
+@in_loop
+async def test_a_share_of_a_t4_is_4608_mib(plugin: Plugin, driver: Driver) -> None:
     driver.says(t4(A))
-
-    async def scene(kubelet: Kubelet) -> None:
-        ids = await kubelet.listed(names.COUNT, 100)
+    async with Kubelet(plugin.folder) as kubelet:
+        ids = await kubelet.listed(names.COUNT, 100, PATIENCE)
         assert ids == {f"{A}::{number}" for number in range(100)}
-        [grant] = await kubelet.admit(pod(30))
+        [grant] = await kubelet.admit(pod("p", 30))
         assert len(grant.ids) == 30
         assert grant.env == {
             names.ENV_GPU_UUID: A,
@@ -304,57 +290,53 @@ def test_a_share_of_a_t4_is_4608_mib(plugin: Plugin, driver: Driver) -> None:
             names.ENV_VISIBLE_DEVICES: A,
         }
 
-    plugin.with_kubelet(scene)
 
-
-def test_a_card_in_mig_mode_is_left_out_with_a_sentence(plugin: Plugin, driver: Driver) -> None:
+@in_loop
+async def test_a_card_in_mig_mode_is_left_out_with_a_sentence(
+    plugin: Plugin, driver: Driver
+) -> None:
     driver.says(t4(A), card(B, capability="8.0", mig="enabled"))
-
-    async def scene(kubelet: Kubelet) -> None:
-        ids = await kubelet.listed(names.COUNT, 100)
+    async with Kubelet(plugin.folder) as kubelet:
+        ids = await kubelet.listed(names.COUNT, 100, PATIENCE)
         assert {device.split("::")[0] for device in ids} == {A}
-
-    plugin.with_kubelet(scene)
     [note] = plugin.page("/healthz")[1]["notes"]
-    assert note.startswith(B)
+    assert note.startswith(f"{B} is left out")
     assert "MIG" in note
 
 
-def test_a_lost_card_takes_its_slots_along_and_brings_them_back(
+@in_loop
+async def test_a_lost_card_takes_its_slots_along_and_brings_them_back(
     plugin: Plugin, driver: Driver
 ) -> None:
-    two = [t4(A), t4(B)]
-    driver.says(*two)
-
-    async def scene(kubelet: Kubelet) -> None:
-        every = await kubelet.listed(names.COUNT, 200)
+    driver.says(t4(A), t4(B))
+    async with Kubelet(plugin.folder) as kubelet:
+        every = await kubelet.listed(names.COUNT, 200, PATIENCE)
         driver.says(t4(A), t4(B, state="GPU_IS_LOST"))
-        assert await kubelet.listed(names.COUNT, 100) == {f"{A}::{n}" for n in range(100)}
+        well = await kubelet.listed(names.COUNT, 100, PATIENCE)
+        assert well == {f"{A}::{number}" for number in range(100)}
         assert set(kubelet.devices[names.COUNT]) == every  # unhealthy, but not forgotten
-        [grant] = await kubelet.admit(pod(100))
+        [grant] = await kubelet.admit(pod("p", 100))
         assert grant.env[names.ENV_GPU_UUID] == A
         with pytest.raises(AdmissionError):
-            await kubelet.admit({**pod(1), "metadata": {"name": "another"}})
-        driver.says(*two)
-        assert await kubelet.listed(names.COUNT, 200) == every
-
-    plugin.with_kubelet(scene)
+            await kubelet.admit(pod("another", 1))
+        driver.says(t4(A), t4(B))
+        assert await kubelet.listed(names.COUNT, 200, PATIENCE) == every
 
 
-def test_a_node_without_driver_idles_until_one_is_installed(
+@in_loop
+async def test_a_node_without_driver_idles_until_one_is_installed(
     no_driver: Driver, nvml_library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_driver.says(t4(A))
     with plugin_on(no_driver, monkeypatch) as plugin:
         assert "libnvidia-ml.so.1" in " ".join(plugin.becomes("idle")["notes"])
         assert plugin.page("/readyz")[0] == 200
-
-        async def scene(kubelet: Kubelet) -> None:
+        async with Kubelet(plugin.folder) as kubelet:
+            with pytest.raises(TimeoutError):
+                await kubelet.listed(names.COUNT, 100, 1)
             assert kubelet.registrations == 0
             arrive(no_driver, nvml_library)
-            await kubelet.listed(names.COUNT, 100)
-
-        plugin.with_kubelet(scene)
+            await kubelet.listed(names.COUNT, 100, PATIENCE)
 
 
 def test_a_broken_driver_shows_and_its_repair_too(plugin: Plugin, driver: Driver) -> None:
