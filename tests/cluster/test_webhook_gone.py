@@ -69,7 +69,7 @@ def test_it_comes_back_and_serves(
     create = ("create", "-n", namespace, "-f", "-")
     refused = apiserver.kubectl(*create, stdin=json.dumps(pod), check=False)
     assert "failed calling webhook" in refused.stderr
-    address: dict[str, object] = {"address": "127.0.0.1", "port": mortal.port, "drain_seconds": 0}
+    address: dict[str, object] = {"host": "127.0.0.1", "port": mortal.port, "drain_seconds": 0}
     command = ("-m", "gunicorn", "-c", "python:webhook.gunicorn_conf", "webhook.wsgi:app")
     settings: dict[str, object] = {**address, "tls_dir": tmp_path / "tls"}
     with processes.running(*command, output=tmp_path / "again.log", settings=settings) as program:
