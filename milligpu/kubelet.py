@@ -20,7 +20,7 @@ from vgpu import quantity
 
 SOCKET = "kubelet.sock"
 DIAL_SECONDS = 10
-# A process shares subchannels by address, back-off included; but a new socket is a new plugin.
+# A process shares connections by address; but a new socket at an old address is a new plugin.
 CHANNEL = (("grpc.default_authority", "localhost"), ("grpc.use_local_subchannel_pool", 1))
 
 Pod = dict[str, Any]

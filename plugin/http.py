@@ -16,7 +16,7 @@ from plugin.servicer import DevicePlugin
 
 MAX_REQUEST: Final = 8192
 """Bytes of a request's head."""
-SECONDS: Final = 5.0
+SECONDS: Final = 2.0
 """How long a client may take."""
 
 log = structlog.get_logger()

@@ -37,9 +37,11 @@ class Node:
         absence = "; ".join(probe.notes) or "the driver no longer lists it"
         cards = update(self.offer.cards, probe.gpus, absence)
         if cards != self.offer.cards:
-            self.offer = Offer(cards)
-            self._tell_offer()
-            self.wake()
+            before, self.offer = self.offer.healthy, Offer(cards)
+            self._metrics.offered(self.offer)
+            if self.offer.healthy != before:
+                self._tell_offer()
+                self.wake()
         left_out = ((gpu, unfit(gpu)) for gpu in probe.gpus)
         notes = (*probe.notes, *(f"{gpu.uuid} is left out: {why}" for gpu, why in left_out if why))
         self._tell_state(_state(cards, isinstance(found, InventoryError)), notes)
@@ -52,7 +54,6 @@ class Node:
         for card in cards:
             if card.fault:
                 log.warning("unhealthy", gpu=card.gpu.uuid, model=card.gpu.model, fault=card.fault)
-        self._metrics.offered(self.offer)
 
     def _tell_state(self, state: State, notes: tuple[str, ...]) -> None:
         if (state, notes) != (self.state, self.notes):

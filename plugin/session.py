@@ -32,9 +32,8 @@ REGISTER_SECONDS: Final = 15.0
 GRACE: Final = 1.0
 """Seconds that calls in flight get to end when the server stops."""
 
-# Python would send the socket's path as the authority, which the kubelet refuses; and subchannels
-# that are shared by address would carry one kubelet's back-off over to the next.
-_CHANNEL: Final = (("grpc.default_authority", "localhost"), ("grpc.use_local_subchannel_pool", 1))
+# Otherwise Python sends the socket's path as the authority, which a kubelet may refuse.
+_CHANNEL: Final = (("grpc.default_authority", "localhost"),)
 
 log = structlog.get_logger()
 

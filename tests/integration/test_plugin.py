@@ -7,6 +7,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -18,6 +19,7 @@ from plugin.v1beta1 import deviceplugin_pb2 as api
 from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
 from tests.integration.plugin_rig import (
     DEADLINE,
+    LOOPBACK,
     A,
     B,
     Cards,
@@ -509,6 +511,47 @@ async def test_many_listeners_that_drop_off(folder: Path) -> None:
         assert await kubelet.admit(pod("p", 30))
 
 
+# The stand-in itself, where no plugin of ours would lead it.
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"version": "v1"}, 'requested API version "v1" is not supported by kubelet.'),
+        ({"resource_name": "vgpu"}, 'the ResourceName "vgpu" is invalid'),
+        ({"resource_name": "x.kubernetes.io/vgpu"}, "the ResourceName "),
+        ({"resource_name": "requests.milligpu.io/vgpu"}, "the ResourceName "),
+        ({"endpoint": "nobody.sock"}, "failed to dial device plugin"),
+    ],
+)
+@in_loop
+async def test_the_stand_in_refuses_what_a_kubelet_refuses(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, str], sentence: str
+) -> None:
+    monkeypatch.setattr("milligpu.kubelet.DIAL_SECONDS", 0.2)
+    asked: dict[str, Any] = {"version": "v1beta1", "endpoint": SOCKET, "resource_name": names.COUNT}
+    async with Kubelet(folder) as kubelet:
+        async with grpc.aio.insecure_channel(f"unix:{folder}/kubelet.sock") as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as refusal:
+                await rpc.RegistrationStub(channel).Register(api.RegisterRequest(**asked | change))
+        assert str(refusal.value.details()).startswith(sentence)
+        assert kubelet.devices == {}
+
+
+@in_loop
+async def test_resources_that_nobody_registered_are_passed_over(folder: Path) -> None:
+    async with Kubelet(folder) as kubelet:
+        assert await kubelet.admit(pod("p", 30)) == ()
+
+
+@in_loop
+async def test_waiting_in_vain_says_what_there_is(folder: Path) -> None:
+    async with Kubelet(folder) as kubelet, plugin(folder, Cards(A)):
+        await kubelet.listed(names.COUNT, 100, DEADLINE)
+        with pytest.raises(TimeoutError, match=r"100 of 200 x milligpu.io/vgpu after 0.1 s"):
+            await kubelet.listed(names.COUNT, 200, 0.1)
+
+
 # HTTP.
 
 
@@ -527,6 +570,7 @@ async def test_pages(folder: Path) -> None:
 @in_loop
 async def test_a_client_that_says_nothing_holds_up_nobody(folder: Path) -> None:
     async with plugin(folder, Cards(A)) as running:
-        _, silent = await asyncio.open_connection("127.0.0.1", running.port)
+        reader, writer = await asyncio.open_connection(LOOPBACK, running.port)
         assert (await running.get("/healthz"))[0] == 200
-        silent.close()
+        assert await reader.read() == b"", "the connection is closed in the end"
+        writer.close()

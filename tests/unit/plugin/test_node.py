@@ -63,6 +63,12 @@ def test_nothing_new_is_not_logged_and_wakes_nobody(node: Node) -> None:
     assert node.offer is offer
 
 
+def test_memory_that_the_driver_takes_changes_no_list_but_what_containers_get(node: Node) -> None:
+    node.see(Probe((A,)))
+    assert events(node, Probe((replace(A, memory_reserved=2**20),))) == []
+    assert node.offer.gpus["GPU-a"].memory_reserved == 2**20
+
+
 def test_no_card_is_idle_and_no_driver_too(node: Node, metrics: Metrics) -> None:
     assert events(node, NO_DRIVER) == ["idle"]
     assert node.notes == ("no driver",)
