@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 
 from milligpu import manifests, workloads
@@ -19,7 +20,7 @@ from milligpu.processes import NotStartedError
 from milligpu.show import Screen
 from milligpu.stage import Answer, PendingError, Stage, StageError, set_up, settings_for
 from vgpu import names, slots
-from webhook.pod import Container, Json, containers
+from webhook.pod import Container, Denied, Json, containers
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 INTERRUPTED = 130
@@ -38,6 +39,8 @@ def main(paths: Sequence[Path]) -> int:
     if not (paths or shipped):
         print("milligpu demo: the examples are not installed here: name a file", file=sys.stderr)
         return 1
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # manifests may hold any character
     try:
         files = [manifests.read(_near(path)) for path in paths or shipped]
         asyncio.run(_until_signal(files, Screen.of(sys.stdout, os.environ)))
@@ -108,7 +111,7 @@ class Demo:
             known = set(self.stage.kubelet.pods)
             try:
                 await self._manifest(manifest)
-            except StageError as fault:
+            except (StageError, Denied) as fault:
                 raise StageError(f"{manifest.where}: {fault}") from fault
             if manifest.document["kind"] not in workloads.LASTING:
                 passing += [key for key in self.stage.kubelet.pods if key not in known]
@@ -145,7 +148,9 @@ class Demo:
         self._changed("becomes" if is_pod else "stored", sent, answer)
         self._field("warning", answer.warnings, "yellow", indent=_OBJECT)
         if is_pod:
-            await self._start(document["metadata"].get("name", "pod"), sent, answer, first=True)
+            await self._start(
+                document["metadata"].get("name", "generated"), sent, answer, first=True
+            )
         else:
             await self._controlled(answer.object)
 
@@ -227,7 +232,7 @@ class Demo:
         for card, held in self.stage.cards().items():
             bar = self.screen.bar(list(held.values()))
             used = f"{sum(held.values()):>3} of {slots.PER_CARD}"
-            self._say(f"  {_short(card)}  {bar}  {used}  {self.stage.models[card]}")
+            self._say(f"  {_short(card)}  {bar}  {used}  {self.stage.models.get(card, '')}")
             words = [f"{_name(key)} {count}" for key, count in held.items()]
             self._say(*self.screen.legend(words, indent=len(_short(card)) + 4))
 

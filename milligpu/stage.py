@@ -69,12 +69,15 @@ class Stage:
 
     async def run(self, pod: Json) -> tuple[Grant, ...]:
         """Schedule a pod and start it. Raises PendingError or the kubelet's AdmissionError."""
+        key = pod_key(pod)
+        if key in self.needs:  # a second one of this name takes its place
+            self.end(key)
         needs = {name: workloads.needs(pod, name) for name in names.GRANT_KEYS}
         for name, need in needs.items():
             if need > self._free(name):
                 raise PendingError(f"0/1 nodes are available: 1 Insufficient {name}.")
         grants = await self.kubelet.admit(pod)
-        self.needs[pod_key(pod)] = needs
+        self.needs[key] = needs
         return grants
 
     def _free(self, resource: str) -> int:
@@ -91,7 +94,7 @@ class Stage:
         held: dict[str, dict[str, int]] = {card: {} for card in self.models}
         for key, grants in self.kubelet.pods.items():
             for device in {device for grant in grants for device in grant.ids}:
-                pods = held[slots.parse(device).card]
+                pods = held.setdefault(slots.parse(device).card, {})
                 pods[key] = pods.get(key, 0) + 1
         return held
 

@@ -4,12 +4,13 @@ needs, as pure functions on raw JSON."""
 import re
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from vgpu import names, quantity
 from webhook import templates
-from webhook.pod import Container, Denied, Json, containers
+from webhook.pod import SECTIONS, Container, Denied, Json, containers, mapping
 
 LASTING = frozenset(
     {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"}
@@ -61,7 +62,7 @@ def arriving(document: Json) -> Json:
     if path is None or held is None or not isinstance(held.get("spec"), dict):
         return document
     spec = dict(held["spec"])
-    for section in ("initContainers", "containers"):
+    for section in SECTIONS:
         if isinstance(spec.get(section), list):
             spec[section] = [_container(body, defaulted=path == ()) for body in spec[section]]
     return templates.replaced(document, path, {**held, "spec": spec})
@@ -91,34 +92,29 @@ def _canonical(value: Any) -> Any:
 
 
 def asked(document: Json) -> tuple[str, ...]:
-    """Return what an object says of GPUs, one text per container or annotation."""
-    held = template(document) or {}
-    try:
-        listed = containers(held, "")
-    except Denied:  # the webhook says what is wrong with it
-        return ()
-    said = [
-        f"{item.name}: {key}: {value}"
-        for item in listed
-        for key, value in ((item.body.get("resources") or {}).get("limits") or {}).items()
-        if key in names.ASK_KEYS or names.is_gpu_resource(key)
-    ]
-    notes = (held.get("metadata") or {}).get("annotations") or {}
-    ask = notes.get(names.ANNOTATION_ASK)
-    return (*said, *([f"annotation {names.ANNOTATION_ASK}: {ask}"] if ask is not None else []))
+    """Return what an object says of GPUs, a text for each container's resource and annotation."""
+    said: list[str] = []
+    with suppress(Denied):  # what is malformed, the webhook says
+        said.extend(_asked(template(document) or {}))
+    return tuple(said)
+
+
+def _asked(held: Json) -> Iterator[str]:
+    for item in containers(held, ""):
+        for key, value in mapping(item.mapping("resources"), "limits", "").items():
+            if key in names.ASK_KEYS or names.is_gpu_resource(key):
+                yield f"{item.name}: {key}: {value}"
+    note = mapping(mapping(held, "metadata", ""), "annotations", "").get(names.ANNOTATION_ASK)
+    if note is not None:
+        yield f"annotation {names.ANNOTATION_ASK}: {note}"
 
 
 def pods(document: Json) -> Iterator[tuple[str, Json]]:
-    """Yield name and object of each pod that the controllers would create now."""
-    metadata, held = document["metadata"], template(document)
-    kind = document["kind"]
-    name = metadata.get("name") or f"{metadata['generateName']}x"
-    if kind == "Pod":
-        yield name, document
-    elif held is not None and kind != "PodTemplate":
-        first = 0 if kind == "StatefulSet" else 1
-        for number in range(first, first + _count(document)):
-            yield f"{name}-{number}", _pod(document, name, held, number)
+    """Yield name and object of each pod that a workload's controllers create at once."""
+    held, name = template(document), document["metadata"].get("name", "generated")
+    first = 0 if document["kind"] == "StatefulSet" else 1
+    for number in range(first, first + _count(document)):
+        yield f"{name}-{number}", _pod(document, name, held or {}, number)
 
 
 def _pod(document: Json, name: str, held: Json, number: int) -> Json:
@@ -143,6 +139,8 @@ def _count(document: Json) -> int:
     """Return how many pods run at the same time; on the demo's only node a DaemonSet has one."""
     spec = document.get("spec") or {}
     match document["kind"]:
+        case "PodTemplate":
+            return 0
         case "DaemonSet":
             return 1
         case "CronJob":
@@ -163,15 +161,15 @@ def _whole(value: Any, default: int) -> int:
 
 def needs(pod: Json, resource: str) -> int:
     """Return how much of a resource the scheduler counts for a pod (KEP-753 for sidecars)."""
-    sidecars, most = 0, 0
+    together, most = 0, 0
     for item in containers(pod, ""):
-        limits = (item.body.get("resources") or {}).get("limits") or {}
+        limits = item.mapping("resources").get("limits") or {}
         amount = int(quantity.parse(str(limits.get(resource, 0))))
-        if item.section == "containers" or role(item) == "sidecar":
-            sidecars += amount
+        if role(item) == "init":
+            most = max(most, together + amount)
         else:
-            most = max(most, sidecars + amount)
-    return max(sidecars, most)
+            together += amount
+    return max(together, most)
 
 
 def role(item: Container) -> Literal["", "init", "sidecar"]:
@@ -203,7 +201,7 @@ def environment(
     seen = {name: Variable(name, value, "plugin") for name, value in sorted(plugin.items())}
     texts: dict[str, str] = {}
     for entry in stored:
-        name = entry["name"]
+        name = str(entry.get("name"))
         texts[name] = _value(entry, texts)
         seen[name] = Variable(name, texts[name], "yours" if entry in written else "webhook")
     return tuple(seen.values())
