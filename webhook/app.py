@@ -81,7 +81,8 @@ def _exposition(metrics: Metrics) -> Response:
 
 
 def _read() -> bytes:
-    if request.mimetype != _JSON:
+    kind, _, _ = (request.content_type or "").partition(";")
+    if kind.strip().lower() != _JSON:
         raise UnsupportedMediaType(f"the content type must be {_JSON}")
     try:
         body = request.get_data(cache=False)

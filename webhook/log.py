@@ -16,7 +16,9 @@ def _head(_logger: Any, level: str, line: MutableMapping[str, Any]) -> MutableMa
     return {"timestamp": now, "level": level, "event": line.pop("event"), **line}
 
 
-_RENDER = structlog.processors.JSONRenderer(serializer=json.dumps, separators=(",", ":"))
+# Made once: json.dumps with arguments makes a new encoder for each line.
+_encode = json.JSONEncoder(separators=(",", ":"), default=repr).encode
+_RENDER = structlog.processors.JSONRenderer(serializer=lambda line, **_: _encode(line))
 
 
 def configure(level: str) -> None:
