@@ -8,7 +8,10 @@ from typing import Any
 from vgpu import names, quantity, slots
 from webhook.pod import Container, Fault
 
-_ALLOWED = "allowed: a share above 0 and below 1 such as 300m or 0.3, or whole cards such as 1 or 2"
+_ALLOWED = (
+    "allowed: a share above 0 and below 1 such as 300m or 0.3, "
+    "or, where they are served, whole cards such as 1 or 2"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,8 @@ def read_annotated(at: str, field: str, text: str) -> Ask:
     try:
         percent = quantity.plain(text[:-1].rstrip())
     except ValueError as fault:
-        raise ValueError(f"{shown(text)!r}: the part before % is {fault}") from fault
+        allowed = "allowed: a percentage such as 30%"
+        raise ValueError(f"{shown(text)!r}: {fault} before %; {allowed}") from fault
     return Ask(field, shown(text), percent / 100, at)
 
 
@@ -116,16 +120,15 @@ def by_name(text: str) -> dict[str, str]:
     Raises ValueError for mixed forms, empty parts and a name that comes twice.
     """
     if "=" not in text:
-        if not text.strip():
-            raise ValueError("is empty")
         return {"": text.strip()}
     parts: dict[str, str] = {}
     for part in text.split(","):
         name, sign, value = (piece.strip() for piece in part.partition("="))
         if not (name and sign and value):
-            raise ValueError(f"{shown(part)!r} is not of the form container=value")
+            fault = f"{shown(part)!r} is not of the form container=value"
+            raise ValueError(f"{shown(text)!r}: {fault}")
         if name in parts:
-            raise ValueError(f"names container {shown(name)!r} twice")
+            raise ValueError(f"{shown(text)!r}: names {shown(name)!r} twice; name it once")
         parts[name] = value
     return parts
 

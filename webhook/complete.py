@@ -30,10 +30,10 @@ class Completed:
 def complete(pod: Json, at: str, translation: Translation, config: Config) -> Completed:
     """Return a translated pod with environment, arguments, CPU limits, record and scheduling.
 
-    A pod without a grant is returned as it is.
+    A pod without a grant gets nothing.
     """
     if not translation.has_grant:
-        return Completed(pod, ())
+        return Completed(_recorded(pod, at, translation), ())
     warnings: list[str] = []
     throttle = translation.notes.throttle and not mapping(pod, "spec", at).get("resources")
     bodies = {}
@@ -97,11 +97,12 @@ def _void(item: Container, warnings: list[str]) -> Json:
 def _unreserved(item: Container, warnings: list[str]) -> Json:
     """Remove the variables that would beat the plugin's: a pod's own come last."""
     env = item.env()
-    kept = [entry for entry in env if not names.is_reserved(str(entry.get("name")))]
-    if len(kept) == len(env):
+    gone = [entry for entry in env if names.is_reserved(str(entry.get("name")))]
+    if not gone:
         return item.body
-    gone = ", ".join(asks.shown(entry.get("name")) for entry in env if entry not in kept)
-    warnings.append(f"container {item.name}: {gone} removed; the share decides what it sees")
+    named = ", ".join(asks.shown(entry["name"]) for entry in gone)
+    warnings.append(f"container {item.name}: {named} removed; the share decides what it sees")
+    kept = [entry for entry in env if not names.is_reserved(str(entry.get("name")))]
     return _with_env(item, kept)
 
 
@@ -139,11 +140,18 @@ def _framework(decision: Decision, translation: Translation) -> str | None:
     said = translation.notes.frameworks
     if "" not in said:
         return said.get(decision.container.name)
-    shares = [item for item in translation.decisions if item.grant and item.grant.is_share]
-    main, _ = asks.main_container(
-        [item.container for item in shares], (), translation.notes.default_container
-    )
-    return said[""] if decision.container is main else None
+    return said[""] if decision is _main(translation) else None
+
+
+def _main(translation: Translation) -> Decision | None:
+    """Return the main container: the one that the ask is for, or one of those with a share."""
+    said, decisions = translation.notes, translation.decisions
+    if "" in said.asks:
+        return next((item for item in decisions if item.noted), None)
+    shares = [item for item in decisions if item.grant and item.grant.is_share]
+    apps = [item for item in shares if item.container.section == "containers"]
+    named = [item for item in apps if item.container.name == said.default_container]
+    return next(iter((*named, *apps, *shares)), None)
 
 
 def _served(item: Container, framework: str | None, share: Fraction, warnings: list[str]) -> Json:
@@ -175,20 +183,19 @@ def _throttled(item: Container, share: Fraction, config: Config, warnings: list[
 
 
 def _recorded(pod: Json, at: str, translation: Translation) -> Json:
+    """Write the record of the grants; one that was copied from another pod goes."""
     record = {
         decision.container.name: _record(decision.grant)
         for decision in translation.decisions
         if decision.grant
     }
-    text = json.dumps(record, separators=(",", ":"))
+    text = json.dumps(record, separators=(",", ":")) if record else None
     found = annotations(pod, at)
     if found.get(names.ANNOTATION_SHARE) == text:
         return pod
-    metadata = {
-        **mapping(pod, "metadata", at),
-        "annotations": {**found, names.ANNOTATION_SHARE: text},
-    }
-    return {**pod, "metadata": metadata}
+    kept = {key: value for key, value in found.items() if key != names.ANNOTATION_SHARE}
+    noted = {**kept, names.ANNOTATION_SHARE: text} if text else kept
+    return {**pod, "metadata": {**mapping(pod, "metadata", at), "annotations": noted}}
 
 
 def _record(grant: Grant) -> Json:

@@ -8,7 +8,7 @@ from webhook import resources, templates
 from webhook.complete import complete
 from webhook.config import Config
 from webhook.notes import unknown
-from webhook.pod import Denied, Fault, Json, annotations, containers, controller_kind
+from webhook.pod import Denied, Fault, Json, annotations, containers, controller
 from webhook.settle import settled
 from webhook.translate import Translation, held, rewritten, translate
 
@@ -50,7 +50,7 @@ def desired(review: Review, config: Config) -> Desired:
     if made.faults:
         raise Denied(list(made.faults))
     # Nobody reads the warnings on what a controller makes.
-    return Desired(made.object, () if controller_kind(review.object) else made.warnings)
+    return Desired(made.object, () if controller(review.object) else made.warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +108,13 @@ def _changed_shares(translation: Translation, document: Json, old: Json) -> Iter
 def _template(document: Json, old: Json | None, path: tuple[str, ...], config: Config) -> _Made:
     """Translate only the resources of a template; its pods get the rest when they are made."""
     template, at = templates.get(document, path), ".".join(path)
-    owner = controller_kind(document)
-    # A Deployment that finds its ReplicaSet changed makes another one, without end.
-    if not isinstance(template, dict) or owner == "Deployment":
+    owner = controller(document)
+    if not isinstance(template, dict) or _is_deployment(owner):
         return _Made(document)
     before = templates.get(old, path)
+    # A stored template never changes by itself: a Job's may not, a Deployment's would roll out.
+    if template == before:
+        return _Made(document, (), tuple(_misplaced(document, template, path)))
     stored = held(before, at) if isinstance(before, dict) else {}
     translation = translate(template, at, stored, config, annotated=False)
     if owner and not any(decision.reading.ask_keys for decision in translation.decisions):
@@ -124,6 +126,11 @@ def _template(document: Json, old: Json | None, path: tuple[str, ...], config: C
         translation.faults,
         (*_misplaced(document, template, path), *translation.warnings, *pods.warnings),
     )
+
+
+def _is_deployment(owner: Json) -> bool:
+    """Whether it makes another ReplicaSet, without end, where it finds its own one changed."""
+    return owner.get("kind") == "Deployment" and str(owner.get("apiVersion")).startswith("apps/")
 
 
 def _misplaced(document: Json, template: Json, path: tuple[str, ...]) -> Iterator[str]:

@@ -68,6 +68,9 @@ class _Reader:
     def by_container(self, key: str, read: Callable[[str, str, str], T]) -> dict[str, T]:
         if key not in self.found:
             return {}
+        if not self.containers:
+            self._fault(key, f"{asks.shown(self.found[key])}: the pod has no containers")
+            return {}
         values: dict[str, T] = {}
         try:
             parts = asks.by_name(self.found[key])
@@ -76,8 +79,8 @@ class _Reader:
             return {}
         known = [container.name for container in self.containers]
         for name, text in parts.items():
-            if not known or (name and name not in known):
-                there = f"there are {', '.join(known)}" if known else "the pod has none"
+            if name and name not in known:
+                there = f"there are {', '.join(known)}"
                 self._fault(key, f"names no container {asks.shown(name)!r}; {there}")
                 continue
             try:

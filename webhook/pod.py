@@ -131,10 +131,10 @@ def with_bodies(pod: Json, bodies: dict[tuple[str, int], Json]) -> Json:
     return {**pod, "spec": spec}
 
 
-def controller_kind(document: Json) -> str:
-    """Return the kind of the controller that owns an object, or an empty text."""
+def controller(document: Json) -> Json:
+    """Return the reference to the controller that owns an object, empty if none does."""
     owners = mapping(document, "metadata", "").get("ownerReferences")
     for owner in owners if isinstance(owners, list) else []:
         if isinstance(owner, dict) and owner.get("controller") is True:
-            return str(owner.get("kind", ""))
-    return ""
+            return owner
+    return {}

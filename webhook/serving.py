@@ -4,6 +4,8 @@ It reads no environment variable, only a flag; the last of several wins, and the
 `$(MILLIGPU_MEMORY_FRACTION)` from what the plugin answered.
 """
 
+import re
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import PurePosixPath
 
@@ -16,7 +18,8 @@ OURS = f"{FLAG}$({names.ENV_MEMORY_FRACTION})"
 
 _PROGRAMS = ("tensorflow_model_server", "tf_serving_entrypoint.sh")
 _REPOSITORY = "tensorflow/serving"
-_SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"})
+_SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh"})
+_IN_TEXT = re.compile(re.escape(FLAG) + r"([^\s'\";&|]*)")
 
 
 def limited(container: Container, framework: str | None, share: Fraction) -> tuple[Json, str]:
@@ -28,10 +31,12 @@ def limited(container: Container, framework: str | None, share: Fraction) -> tup
     official = _is_official(container.body.get("image"))
     if not (framework == FRAMEWORK or (framework is None and (official or _runs_it(command)))):
         return container.body, ""
-    if _is_shell(command, args):
-        done = any(FLAG.rstrip("=") in word for word in (*command, *args))
+    words = [*command, *args]
+    if _is_shell(words):
+        own = next(reversed(_IN_TEXT.findall(" ".join(words))), "")
+        done = names.ENV_MEMORY_FRACTION in own or _within(own, share)
         return container.body, "" if done else _advice(container, "the shell's command line")
-    own = next((word for word in reversed((*command, *args)) if word.startswith(FLAG)), None)
+    own = next((word for word in reversed(words) if word.startswith(FLAG)), None)
     if own is not None and _within(own.removeprefix(FLAG), share):
         return container.body, ""
     if args or _runs_it(command) or (official and not command):
@@ -48,12 +53,26 @@ def _runs_it(command: list[str]) -> bool:
     return bool(command) and PurePosixPath(command[0]).name in _PROGRAMS
 
 
-def _is_shell(command: list[str], args: list[str]) -> bool:
-    """Whether a shell gets the command as one text: a word appended is not the server's."""
-    words = [*command, *args]
-    if not command or PurePosixPath(command[0]).name not in _SHELLS:
-        return False
-    return any(word.startswith("-") and "c" in word for word in words[1:4])
+def _is_shell(words: list[str]) -> bool:
+    """Whether a shell gets the command as one text: a word appended is not the server's.
+
+    The shell may stand behind others, as in `tini -- sh -c`.
+    """
+    rest = iter(words)
+    shell = (word for word in rest if PurePosixPath(word).name in _SHELLS and word[0] != "-")
+    return next(shell, None) is not None and _take_text(rest)
+
+
+def _take_text(rest: Iterator[str]) -> bool:
+    """Whether a shell's options, with which the rest of the words begins, include `-c`."""
+    for word in rest:
+        if not word.startswith(("-", "+")):
+            return False
+        if not word.startswith("--") and "c" in word:
+            return True
+        if word.endswith(("o", "O")):
+            next(rest, None)  # as in `-eo pipefail`
+    return False
 
 
 def _is_official(image: object) -> bool:

@@ -157,7 +157,7 @@ def _conflict(
     """Return the fault of a container that would get two things, or different things."""
     if len({ask.value for ask in written}) > 1:
         both = " and ".join(f"{ask.field}: {ask.text}" for ask in written)
-        return [item.fault("", f"two different asks: {both}")]
+        return [item.fault("", f"two different asks: {both}; keep one")]
     replaceable = stored if written else ()
     rivals = [str(grant) for grant in reading.grants if grant not in (wanted, *replaceable)]
     if wanted is not None:
