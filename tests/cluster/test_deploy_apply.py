@@ -1,0 +1,43 @@
+"""The shipped manifest on a real API server: applied, and applied again."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.controlplane import ControlPlane, control_plane
+from tests.cluster.webhooks import SHIPPED
+from vgpu import names
+
+pytestmark = pytest.mark.apiserver
+
+HOW = {"client-side": ("apply",), "server-side": ("apply", "--server-side")}
+
+
+@pytest.fixture
+def plane() -> Iterator[ControlPlane]:
+    """An API server of the test's own: without a controller-manager no namespace goes again."""
+    with control_plane() as started:
+        yield started
+
+
+def versions(plane: ControlPlane) -> dict[str, str]:
+    """Return the stored version of everything that the manifest makes."""
+    answer = plane.kubectl("get", "-f", str(SHIPPED), "-o", "json").stdout
+    found = {}
+    for each in json.loads(answer)["items"]:
+        metadata = each["metadata"]
+        place = f"{each['kind']}/{metadata.get('namespace', '')}/{metadata['name']}"
+        found[place] = metadata["resourceVersion"]
+    return found
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_applied_twice_it_changes_nothing(plane: ControlPlane, how: str) -> None:
+    apply, manifest = HOW[how], ("-f", str(SHIPPED))
+    plane.kubectl(*apply, *manifest)
+    first = versions(plane)
+    assert f"MutatingWebhookConfiguration//{names.WEBHOOK_CONFIGURATION}" in first
+    plane.kubectl(*apply, *manifest)
+    assert versions(plane) == first
+    assert plane.kubectl("diff", *apply[1:], *manifest, check=False).returncode == 0
