@@ -1,0 +1,239 @@
+"""The documents say what the programs do: settings, metrics, names, and the README's table."""
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
+from ruamel.yaml import YAML
+
+import certs.config
+import plugin.config
+import plugin.metrics
+import webhook.config
+import webhook.metrics
+from milligpu.workloads import arriving, review
+from plugin.edits import environment
+from plugin.gpu import MIB, Gpu
+from vgpu import names
+from vgpu.settings import variable
+from webhook.admission import answer
+from webhook.notes import FRAMEWORKS
+from webhook.templates import PATHS
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+README = ROOT / "README.md"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+CONFIGS = {
+    "webhook": webhook.config.Config,
+    "plugin": plugin.config.Config,
+    "certs": certs.config.Config,
+}
+REGISTRIES = {
+    "webhook": webhook.metrics.Metrics().registry,
+    "plugin": plugin.metrics.Metrics().registry,
+}
+
+Row = tuple[str, ...]
+
+
+def rows(text: str, heading: str = "") -> list[Row]:
+    """The rows of the tables below a heading, without those that name the columns."""
+    if heading:
+        text = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    lines = re.findall(r"^\|(.*)\|$", text, re.MULTILINE)
+    table = [tuple(cell.strip() for cell in line.split("|")) for line in lines]
+    rules = {number for number, row in enumerate(table) if set("".join(row)) <= set("-:")}
+    return [row for number, row in enumerate(table) if not {number, number + 1} & rules]
+
+
+def code(cell: str) -> list[str]:
+    return re.findall(r"`([^`]*)`", cell)
+
+
+@pytest.mark.parametrize("program", CONFIGS)
+def test_every_setting_is_documented_with_its_default(program: str) -> None:
+    table = rows((REFERENCE / "configuration.md").read_text(), program)
+    documented = {code(name)[0]: default.strip("`") for name, default, meaning in table if meaning}
+    settings = {variable(item): item for item in fields(CONFIGS[program])}
+    assert documented.keys() == settings.keys()
+    for name, item in settings.items():
+        assert item.metadata["parse"](documented[name]) == item.default, name
+
+
+def instruments(registry: CollectorRegistry) -> dict[str, tuple[str, ...]]:
+    """Our metrics by the name that Prometheus sees, with their labels."""
+    found = {}
+    for collector in set(registry._collector_to_names):
+        if isinstance(collector, MetricWrapperBase):
+            [metric] = collector.collect()
+            name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+            own = (metric.name,) if metric.type == "stateset" else ()
+            found[name] = (*collector._labelnames, *own)
+    return found
+
+
+@pytest.mark.parametrize("program", REGISTRIES)
+def test_every_metric_is_documented_with_its_labels(program: str) -> None:
+    table = rows((REFERENCE / "metrics.md").read_text(), program)
+    documented = {code(name)[0]: tuple(code(labels)) for name, labels, meaning in table if meaning}
+    assert documented == instruments(REGISTRIES[program])
+
+
+def constants(prefix: str) -> set[str]:
+    texts = {name: value for name, value in vars(names).items() if isinstance(value, str)}
+    return {value for name, value in texts.items() if name.startswith(prefix)}
+
+
+def test_every_name_is_documented() -> None:
+    text = (REFERENCE / "names.md").read_text()
+    ours = {
+        "Resources, in a container's limits": {
+            *names.ASK_KEYS,
+            names.NVIDIA_GPU,
+            *names.GRANT_KEYS,
+        },
+        "Annotations": set(names.ANNOTATIONS_KNOWN),
+        "Labels of a namespace": {names.LABEL_ADMISSION},
+        "Environment of a container with a share": constants("ENV_GPU")
+        | {names.ENV_SLOTS, names.ENV_SHARE, names.ENV_MEMORY_MIB, names.ENV_MEMORY_FRACTION}
+        | {names.ENV_FRACTION, names.ENV_VISIBLE_DEVICES},
+    }
+    for heading, wanted in ours.items():
+        documented = {name for row in rows(text, heading) for name in code(row[0])}
+        assert documented == wanted, heading
+    said = set(code(text))
+    assert said >= {*names.ENV_RESERVED, *names.ENV_RESERVED_PREFIXES, *FRAMEWORKS}
+    assert names.ANNOTATION_DEFAULT_CONTAINER in said
+    assert names.ADMISSION_DISABLED in said
+
+
+def test_the_readme_names_what_a_user_may_write() -> None:
+    said = " ".join(code(README.read_text()))
+    for name in (*names.ANNOTATIONS_READ, *names.ASK_KEYS, names.NVIDIA_GPU, *FRAMEWORKS):
+        assert name in said
+    for variable_name in (*names.ENV_RESERVED, *names.ENV_RESERVED_PREFIXES):
+        assert variable_name in said
+    for _, kind in PATHS:
+        assert kind in README.read_text()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_name_is_documented_that_there_is_not(path: Path) -> None:
+    text = path.read_text()
+    known = {variable(item) for config in CONFIGS.values() for item in fields(config)}
+    known |= constants("ENV_")
+    assert set(re.findall(r"\bMILLIGPU_[A-Z_]+", text)) <= known
+    prefixed = set(re.findall(rf"\b{re.escape(names.PREFIX)}[a-z-]+", text))
+    assert prefixed <= constants("")
+    metrics = {name for registry in REGISTRIES.values() for name in instruments(registry)}
+    assert set(re.findall(r"\bmilligpu_(?:webhook|plugin)_\w+", text)) <= metrics
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_and_picture_leads_somewhere(path: Path) -> None:
+    text = path.read_text()
+    headings = {
+        re.sub(r"[^a-z0-9 -]", "", line.lower()).replace(" ", "-")
+        for line in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    }
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        if target.startswith("#"):
+            assert target[1:] in headings
+        elif "://" not in target:
+            assert (path.parent / target.partition("#")[0]).exists(), target
+    assert all(alt for alt, _ in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", text))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_targets_that_are_named_exist(path: Path) -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"`make ([a-z0-9-]+)", path.read_text())) <= targets
+
+
+def fenced(path: Path) -> Iterator[Any]:
+    """The YAML documents that a document shows, as kubectl reads them."""
+    for block in re.findall(r"^```ya?ml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
+        yaml = YAML(typ="safe", pure=True)
+        yaml.version = (1, 1)
+        yield from yaml.load_all(block)
+
+
+def annotations(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for key, below in value.items():
+            if key == "annotations":
+                yield from below.values()
+            yield from annotations(below)
+    elif isinstance(value, list):
+        for below in value:
+            yield from annotations(below)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_annotations_in_examples_are_quoted(path: Path) -> None:
+    for document in fenced(path):
+        assert all(isinstance(value, str) for value in annotations(document))
+
+
+def test_the_readmes_manifest_becomes_what_it_says() -> None:
+    [manifest] = fenced(README)
+    response = answer(review(arriving(manifest)), webhook.config.Config()).body["response"]
+    assert response["allowed"]
+    text = README.read_text()
+    values = dict(re.findall(r"^([A-Z_]+)=([^ \n]+)", text, re.MULTILINE))
+    gpu = Gpu(uuid="GPU-1f2e...", index=0, minor=0, model="T4", memory_total=15360 * MIB)
+    margin = plugin.config.Config().memory_margin_mib
+    assert values.pop(names.ENV_FRACTION) == "0.3"
+    assert values == environment(gpu, 30, margin)
+
+
+def pod(written: str) -> dict[str, Any]:
+    """A pod with two containers, the first of which has what a row of the README says."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.version = (1, 1)
+    [(key, value)] = yaml.load(written).items()
+    resources = {key: value} if key in ("limits", "requests") else {}
+    noted = value if key == "annotations" else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "annotations": noted},
+        "spec": {"containers": [{"name": "trainer", "resources": resources}, {"name": "loader"}]},
+    }
+
+
+TABLE = rows(README.read_text(), "What you may write")
+WRITTEN = [(written, outcome) for row in TABLE for written, outcome in [(code(row[0])[0], row[1])]]
+WRITTEN += [(other, row[1]) for row in TABLE for other in code(row[1]) if "{" in other]
+
+
+@pytest.mark.parametrize(("written", "outcome"), WRITTEN)
+def test_the_readmes_table_is_true(written: str, outcome: str) -> None:
+    sent = arriving(pod(written))
+    response = answer(review(sent), webhook.config.Config()).body["response"]
+    assert response["allowed"] is not outcome.startswith("denied")
+    patch = json.loads(b64decode(response["patch"])) if "patch" in response else []
+    limits = (
+        jsonpatch.apply_patch(sent, patch)["spec"]["containers"][0]
+        .get("resources", {})
+        .get("limits", {})
+    )
+    counts = [text for text in code(outcome) if text.startswith(f"{names.COUNT}: ")]
+    if outcome.startswith("untouched"):
+        assert patch == []
+    elif counts:
+        assert counts == [f"{names.COUNT}: {limits[names.COUNT]}"]
+        assert not set(names.ASK_KEYS) & set(limits)
+    elif response["allowed"]:
+        assert outcome.startswith("no share")
+        assert limits == {}
+    assert ("rounded" in outcome) is any("rounded" in text for text in response.get("warnings", ()))
