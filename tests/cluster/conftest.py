@@ -2,14 +2,19 @@
 
 import itertools
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
 
 import pytest
 
 from milligpu import processes
 from milligpu.processes import Webhook
-from tests.cluster import webhooks
+from tests.cluster import setup, spaces, webhooks
 from tests.cluster.controlplane import PROGRAMS, ControlPlane, control_plane
+from tests.cluster.node import Node, cluster
+from tests.cluster.product import deploy
+from tests.cluster.spaces import Space
 from tests.cluster.tools import ensure
+from tests.cluster.tools.recipes import RECIPES
 
 _numbers = itertools.count(1)
 
@@ -18,8 +23,26 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Build what the chosen tests need before the first one's time is taken."""
     if session.config.option.collectonly:
         return
-    if any(item.get_closest_marker("apiserver") for item in session.items):
-        ensure(PROGRAMS)
+    with _visible(session.config):
+        if any(item.get_closest_marker("apiserver") for item in session.items):
+            ensure(PROGRAMS)
+        if any(item.get_closest_marker("node") for item in session.items):
+            setup.install()
+            ensure(RECIPES)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give a node's tests more time: pods start and end, and the first test brings up the node."""
+    for item in items:
+        if item.get_closest_marker("node"):
+            item.add_marker(pytest.mark.timeout(300))
+
+
+def _visible(config: pytest.Config) -> AbstractContextManager[None]:
+    """Show what is said about slow work while it goes on."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    shown: AbstractContextManager[None] = capture.global_and_fixture_disabled()
+    return shown
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +68,20 @@ def webhook(apiserver: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
         webhooks.installed(apiserver, started.url, started.ca),
     ):
         yield started
+
+
+@pytest.fixture(scope="session")
+def node(request: pytest.FixtureRequest) -> Iterator[Node]:
+    """One whole cluster for the run, with milligpu deployed in it."""
+    with ExitStack() as stack:
+        with _visible(request.config):
+            made = stack.enter_context(cluster())
+            deploy(made)
+        yield made
+
+
+@pytest.fixture
+def space(node: Node) -> Iterator[Space]:
+    """A namespace of the test's own on the node; its pods are gone afterwards."""
+    with spaces.space(node) as made:
+        yield made

@@ -4,6 +4,7 @@ with control_plane() as plane:
     plane.kubectl("apply", "-f", "pod.yaml")
 """
 
+import os
 import shutil
 import socket
 import ssl
@@ -38,7 +39,11 @@ class ControlPlane:
     ) -> "subprocess.CompletedProcess[str]":
         """Run kubectl and return what it said; with `check`, a failure raises and shows it."""
         argv = [str(self.kubectl_path), "--kubeconfig", str(self.kubeconfig), *args]
-        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
+        # Nothing of the user's own: no cache in the home, no proxy, no other kubeconfig.
+        environ = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(self.folder)}
+        done = subprocess.run(
+            argv, input=stdin, env=environ, capture_output=True, text=True, check=False
+        )
         if check and done.returncode != 0:
             raise AssertionError(f"kubectl {' '.join(args)}: {done.stderr or done.stdout}")
         return done

@@ -22,8 +22,11 @@ PRODUCT = "localhost/milligpu:e2e"
 PAUSE = "localhost/pause:1"
 WORKLOAD = "localhost/workload:e2e"
 """Tells in its log what it was given: `tests/cluster/workload/report.py`."""
+ONCE = "localhost/once:e2e"
+"""The same, and ends by itself."""
 SERVING = "localhost/tensorflow/serving:e2e"
 """The same in the shape of TensorFlow Serving."""
+WORKLOADS = {WORKLOAD: "workload", ONCE: "once", SERVING: "serving"}
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 TRIM = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale")
 
@@ -79,7 +82,7 @@ class Builder:
         self.run("--layers", "--network", "host", *trust, *options, command=environ, cwd=folder)
 
     def save(self, image: str, archive: Path) -> None:
-        """Write an image as an archive for containerd; this kind is not compressed, so it is fast."""
+        """Write an image as an archive for containerd, of the kind that is not compressed."""
         self.run("push", "--quiet", image, f"docker-archive:{archive}:{image}")
 
 
@@ -98,10 +101,10 @@ def archives(folder: Path) -> list[Path]:
         say(f"building {PRODUCT} from the Dockerfile")
         base = ("--build-arg", f"BASE={PYTHON}")
         build.build(PRODUCT, CHECKOUT, *base)
-        for image, target in ((WORKLOAD, "workload"), (SERVING, "serving")):
+        for image, target in WORKLOADS.items():
             build.build(image, HERE / "workload", *base, "--target", target)
         written = []
-        for image in (PAUSE, PRODUCT, WORKLOAD, SERVING):
+        for image in (PAUSE, PRODUCT, *WORKLOADS):
             written.append(folder / f"{image.replace('/', '-').replace(':', '-')}.tar")
             build.save(image, written[-1])
         return written

@@ -53,6 +53,11 @@ class Node:
         """The kubelet's folder for device plugins, as the host sees it."""
         return self.sandbox.folder / DEVICE_PLUGINS
 
+    def tag(self, image: str, name: str) -> None:
+        """Let the node have an image under another name as well."""
+        ctr = ("ctr", "--namespace", "k8s.io", "images", "tag", "--force")
+        self.sandbox.run(*ctr, image, name)
+
     def restart_kubelet(self) -> None:
         """End the kubelet and start it again; its containers run on."""
         self.processes.stop("kubelet")

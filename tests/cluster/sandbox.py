@@ -20,6 +20,8 @@ LINK, HOST_ADDRESS, ADDRESS = "milligpu0", "198.18.77.1", "198.18.77.2"
 """The wire from the host to the node; from the range for tests of network devices (RFC 2544)."""
 PODS = "10.88.0.0/16"
 CGROUP = "milligpu-test"
+HOME, PREFIX = Path("/var/tmp"), "milligpu-node-"  # noqa: S108 - mkdtemp makes a private one
+"""A node's files lie on a disk: /tmp may be memory."""
 PRIVATE = {
     "/var/lib/kubelet": "kubelet",
     "/var/lib/cni": "cni",
@@ -64,11 +66,11 @@ def sandbox(logs: Path, path: str) -> Iterator[Sandbox]:
 
     `path` is the PATH of what runs inside; the pods' logs go below `logs`.
     """
+    _remove_leftovers()
     with ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="milligpu-node-", dir="/var/tmp"))
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=HOME))
         stack.callback(_remove, folder)
         (folder / "logs").symlink_to(logs)
-        _remove_cgroups()  # of an earlier run that was killed
         stack.callback(_remove_cgroups)
         _make_cgroups()
         stack.enter_context(_sysctls_kept())
@@ -80,6 +82,13 @@ def sandbox(logs: Path, path: str) -> Iterator[Sandbox]:
         _connect(pid)
         inside.run("sh", "-euc", _network())
         yield inside
+
+
+def _remove_leftovers() -> None:
+    """Remove what an earlier run left that was killed; its processes ended with it."""
+    for folder in HOME.glob(f"{PREFIX}*"):
+        _remove(folder)
+    _remove_cgroups()
 
 
 @contextmanager

@@ -1,0 +1,45 @@
+"""Two cards: where the slots of a pod come from."""
+
+import pytest
+
+from tests.cluster import shapes
+from tests.cluster.eventually import eventually
+from tests.cluster.node import Node
+from tests.cluster.product import use_cards
+from tests.cluster.spaces import Space, asking
+from vgpu import names
+
+pytestmark = pytest.mark.node
+
+
+@pytest.fixture(autouse=True)
+def _two_cards(node: Node) -> None:
+    use_cards(node, "two-t4")
+
+
+def card(space: Space, name: str, ask: str) -> str:
+    """Create a pod, wait until it runs, and return the card that it got."""
+    space.create(shapes.pod(name, asking("main", ask)))
+    return space.reports(space.running(name))["main"].env[names.ENV_GPU_UUID]
+
+
+def test_two_pods_that_do_not_fit_together_get_a_card_each(space: Space) -> None:
+    assert card(space, "first", "600m") != card(space, "second", "600m")
+
+
+def test_small_shares_fill_the_card_that_is_in_use(space: Space) -> None:
+    first = card(space, "large", "600m")
+    assert card(space, "medium", "300m") == first
+    assert card(space, "small", "100m") == first
+
+
+def test_a_pod_that_fits_on_no_single_card_is_refused_in_a_sentence(space: Space) -> None:
+    card(space, "first", "600m")
+    card(space, "second", "600m")
+    space.create(shapes.pod("split", asking("main", "500m")))
+    refused = eventually(
+        lambda: found if (found := space.pod("split"))["status"]["phase"] == "Failed" else None,
+        "the kubelet refuses the pod",
+    )
+    assert refused["status"]["reason"] == "UnexpectedAdmissionError"
+    assert "two cards" in refused["status"]["message"] or "cards" in refused["status"]["message"]
