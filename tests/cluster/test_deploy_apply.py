@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cluster.api import ApiError
 from tests.cluster.controlplane import ControlPlane, control_plane
 from tests.cluster.webhooks import SHIPPED
 from vgpu import names
@@ -35,9 +36,25 @@ def versions(plane: ControlPlane) -> dict[str, str]:
 @pytest.mark.parametrize("how", HOW)
 def test_applied_twice_it_changes_nothing(plane: ControlPlane, how: str) -> None:
     apply, manifest = HOW[how], ("-f", str(SHIPPED))
-    plane.kubectl(*apply, *manifest)
+    assert plane.kubectl(*apply, *manifest).stderr == ""  # no warning, such as Pod Security's
     first = versions(plane)
     assert f"MutatingWebhookConfiguration//{names.WEBHOOK_CONFIGURATION}" in first
     plane.kubectl(*apply, *manifest)
     assert versions(plane) == first
     assert plane.kubectl("diff", *apply[1:], *manifest, check=False).returncode == 0
+
+
+def test_pod_security_admits_our_pods(plane: ControlPlane) -> None:
+    plane.kubectl("apply", "-f", str(SHIPPED))
+    answer = plane.kubectl("get", "deployment,daemonset", "-A", "-o", "json").stdout
+    pods = {}
+    for each in json.loads(answer)["items"]:
+        name, namespace = each["metadata"]["name"], each["metadata"]["namespace"]
+        pods[name] = {"apiVersion": "v1", "kind": "Pod", **each["spec"]["template"]}
+        pods[name]["metadata"] |= {"name": name, "namespace": namespace}
+        plane.api.create(pods[name], query="?dryRun=All")
+    assert set(pods) == {"certs", "webhook", "plugin"}
+    # The same in the other namespace shows that somebody looks.
+    pods["plugin"]["metadata"]["namespace"] = names.NAMESPACE
+    with pytest.raises(ApiError, match='violates PodSecurity "restricted:latest"'):
+        plane.api.create(pods["plugin"], query="?dryRun=All")
