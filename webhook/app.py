@@ -1,9 +1,11 @@
 """The HTTP side: a review comes in at /mutate and its answer goes out; nothing is decided here."""
 
 import json
+import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NoReturn
 
@@ -26,6 +28,10 @@ from webhook.metrics import Metrics
 MAX_BODY = 7 * 2**20
 """Longest body, in bytes: a review may hold two objects of 3 MiB, the API server's own limit."""
 _JSON = "application/json"
+# A body made to hurt takes thirty times its length once parsed. One such a time fits into the
+# memory of a small container, eight do not; real reviews are seldom longer than this.
+_BIG = 256 * 2**10
+_one_at_a_time = threading.Lock()
 _LONGEST = 253  # characters of a name in Kubernetes; what claims to be one is cut there in the log
 
 log = structlog.get_logger()
@@ -51,17 +57,23 @@ def create_app(
     return app
 
 
-def _mutate(config: Config, metrics: Metrics, decide: Decide) -> Response:
+def _mutate(config: Config, metrics: Metrics, decide: Decide) -> AnyResponse:
     body = _read()
+    with _one_at_a_time if len(body) > _BIG else nullcontext():
+        return _answer(body, config, metrics, decide)
+
+
+def _answer(body: bytes, config: Config, metrics: Metrics, decide: Decide) -> AnyResponse:
     start = time.perf_counter()
-    document = _parse(body)
+    document: object = None
     try:
+        document = _parse(body)
         result = decide(document, config)
         text = _encode(result.body)
     except BadReview as fault:
-        raise BadRequest(str(fault)) from fault
-    except RecursionError as fault:
-        raise BadRequest("the review is nested too deeply") from fault
+        return _refused(metrics, BadRequest(str(fault)))
+    except RecursionError:
+        return _refused(metrics, BadRequest("the review is nested too deeply"))
     except Exception as fault:  # noqa: BLE001 - a bug; failurePolicy decides what it means
         return _failed(metrics, document, fault)
     seconds = time.perf_counter() - start
@@ -109,9 +121,7 @@ def _parse(body: bytes) -> object:
     try:
         return _decode(body.decode())
     except ValueError as fault:
-        raise BadRequest(f"the body is not JSON: {fault}") from fault
-    except RecursionError as fault:
-        raise BadRequest("the body is nested too deeply") from fault
+        raise BadReview(f"the body is not JSON: {fault}") from fault
 
 
 def _refused(metrics: Metrics, fault: HTTPException) -> AnyResponse:
