@@ -16,7 +16,6 @@ import pytest
 
 from milligpu import processes
 from milligpu.processes import Webhook, certificates, write_pair
-from tests.cluster.processes import children
 from tests.webhook_server import JSON, SECRET, SLOW_SECONDS, UID, plain, pod, post, review, secure
 from webhook.app import MAX_BODY
 
@@ -136,26 +135,6 @@ def until_cut(client: ssl.SSLSocket, piece: bytes, most: int, pause: float = 0) 
             return sent
         time.sleep(pause)
     return most
-
-
-def test_bodies_made_to_fill_the_memory_do_not_add_up(tmp_path: Path) -> None:
-    # Parsed, one of them takes 200 MiB.
-    body = b"[" + b"{}," * (MAX_BODY // 3 - 2) + b"{}]"
-    with processes.webhook(tmp_path) as webhook, ThreadPoolExecutor(8) as senders:
-        assert set(senders.map(lambda _: refusal(webhook, body), range(8))) == {400}
-        (worker,) = children(webhook.program.process.pid)
-        peak = re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{worker}/status").read_text())
-        assert int(peak[0]) < 600 * 1024
-        assert allowed(webhook)
-
-
-def refusal(webhook: Webhook, body: bytes) -> int:
-    connection = webhook.connect(timeout=30)
-    try:
-        connection.request("POST", "/mutate", body, JSON)
-        return connection.getresponse().status
-    finally:
-        connection.close()
 
 
 def test_a_broken_chunk_is_refused(shared: Webhook) -> None:

@@ -1,4 +1,7 @@
+import contextlib
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -126,6 +129,24 @@ def test_the_longest_body_is_read(client: FlaskClient) -> None:
     text = json.dumps(review(pod()))
     assert send(client, text + " " * (MAX_BODY - len(text))).status_code == 200
     assert "exceeds" in refused(send(client, text + " " * (MAX_BODY - len(text) + 1)), 413)
+
+
+@pytest.mark.parametrize(("length", "together"), [(1_000, True), (1_000_000, False)])
+def test_big_bodies_are_read_one_at_a_time(metrics: Metrics, length: int, together: bool) -> None:
+    # Made to hurt, one takes thirty times its length of memory; see webhook/app.py.
+    meeting = threading.Barrier(4)
+
+    def decide(document: object, config: Config) -> Answer:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            meeting.wait(5 if together else 0.2)
+        raise BadReview("none")
+
+    app = create_app(Config(), metrics, decide=decide)
+    body = b" " * length + b"{}"
+    with ThreadPoolExecutor(4) as senders:
+        answers = list(senders.map(lambda _: send(app.test_client(), body), range(4)))
+    assert [response.status_code for response in answers] == [400] * 4
+    assert meeting.broken is not together
 
 
 def test_a_review_too_deep_for_the_decision_is_the_senders_fault(metrics: Metrics) -> None:
