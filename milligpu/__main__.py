@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="see what becomes of manifests: no cluster, no GPU, no root",
         description="Starts the webhook and the device plugin on this machine, with simulated"
         " cards, sends manifests through them and shows the answers. MILLIGPU_* variables are"
-        " passed on as the programs' settings.",
+        " passed on as the programs' settings, but for where they listen.",
     )
     demo.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: the examples")
     options = parser.parse_args(arguments)

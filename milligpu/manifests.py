@@ -112,14 +112,15 @@ def _items(where: str, document: Any) -> Iterator[tuple[str, Json]]:
         ):
             for number, item in enumerate(items, 1):
                 yield from _items(f"{where}, item {number}", item)
-        case {"apiVersion": str(), "kind": str(), "metadata": {"name": str()}}:
+        case {
+            "apiVersion": str(),
+            "kind": str(),
+            "metadata": {"name": str()} | {"generateName": str()},
+        }:
             yield where, document
-        case {"apiVersion": str(), "kind": str(), "metadata": {"generateName": str()}}:
-            yield where, document
-        case {"apiVersion": str(), "kind": str()}:
-            raise ManifestError(f"{where}: has no metadata.name")
         case _:
-            raise ManifestError(f"{where}: is no Kubernetes object: it needs apiVersion and kind")
+            needed = "it needs apiVersion, kind and metadata.name"
+            raise ManifestError(f"{where}: is no Kubernetes object: {needed}")
 
 
 def _caption(text: str) -> str:

@@ -1,6 +1,7 @@
 """Text for a person: colours, bars and diffs, as plain as the terminal needs them."""
 
 import difflib
+import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,9 +15,10 @@ _STYLES = {
     "bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36
 }  # fmt: skip
 _HOLDERS = ("cyan", "magenta", "blue", "green", "yellow")
+_MARKS = {"+": "green", "-": "red", " ": "dim"}
 _FANCY, _ASCII = "━█▓▌░✗", "=#%+.x"
-_WIDEST, _NARROWEST = 110, 60
-_LABEL = 10
+_NARROWEST, _WIDEST = 60, 110
+_LABEL = 10  # columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,38 +57,17 @@ class Screen:
         line = "━" * max(self.width - len(text) - 4, 2)
         return f"{self.paint('━━', 'dim')} {self.paint(text, 'bold')} {self.paint(line, 'dim')}"
 
-    def paragraph(self, text: str, *styles: str) -> list[str]:
-        """Return a text folded across the screen."""
-        return [f"  {self.paint(line, *styles)}" for line in _fold(text, self.width - 2, 0)]
+    def labelled(self, label: str, lines: Iterable[str], column: int) -> list[str]:
+        """Return lines that begin in a column, with a label before the first."""
+        start = " " * max(column - _LABEL, 0)
+        head = start + self.paint(label, "dim") + " " * max(column - len(start + label), 1)
+        heads = (head if number == 0 else " " * column for number in count())
+        return [before + line for before, line in zip(heads, lines, strict=False)]
 
-    def labelled(self, label: str, lines: Iterable[str], indent: int) -> list[str]:
-        """Return lines with a label before the first."""
-        head = f"{' ' * indent}{self.paint(label, 'dim')}{' ' * max(_LABEL - len(label), 1)}"
-        return [
-            f"{head if number == 0 else ' ' * (indent + _LABEL)}{line}"
-            for number, line in enumerate(lines)
-        ]
-
-    def field(self, label: str, texts: Iterable[str], *styles: str, indent: int = 2) -> list[str]:
+    def field(self, label: str, texts: Iterable[str], *styles: str, column: int) -> list[str]:
         """Return texts beside a label, each folded where it is too long."""
-        room = self.width - indent - _LABEL
-        lines = [self.paint(line, *styles) for text in texts for line in _fold(text, room, 0)]
-        return self.labelled(label, lines, indent)
-
-    def packed(self, label: str, words: Sequence[str], *styles: str, indent: int = 2) -> list[str]:
-        """Return words beside a label, as many in a line as fit."""
-        room = self.width - indent - _LABEL
-        return self.labelled(
-            label, (self.paint("  ".join(line), *styles) for line in _pack(words, room)), indent
-        )
-
-    def legend(self, words: Sequence[str], indent: int) -> list[str]:
-        """Return the names of a bar's holders in their colours, as many in a line as fit."""
-        numbers = count()
-        return [
-            " " * indent + "  ".join(self._holder(word, next(numbers)) for word in line)
-            for line in _pack(words, self.width - indent)
-        ]
+        lines = (line for text in texts for line in _fold(text, self.width - column, 0))
+        return self.labelled(label, (self.paint(line, *styles) for line in lines), column)
 
     def bar(self, held: Sequence[int]) -> str:
         """Return a card's hundred slots as a bar; `held` are the slots of each holder."""
@@ -102,16 +83,24 @@ class Screen:
         solid = "█" if self.colour or owner % 2 == 0 else "▓"
         return self._holder((solid if whole else "▌") * length, owner)
 
+    def legend(self, words: Iterable[str], column: int) -> list[str]:
+        """Return the holders of a bar, a word each, in their colours."""
+        numbers, lines = count(), _fold("  ".join(words), self.width - column, 0)
+        painted = (
+            re.sub(r"\S+", lambda word: self._holder(word[0], next(numbers)), line)
+            for line in lines
+        )
+        return self.labelled("", painted, column)
+
     def _holder(self, text: str, number: int) -> str:
         return self.paint(text, _HOLDERS[number % len(_HOLDERS)])
 
-    def diff(self, before: str, after: str, room: int) -> list[str]:
+    def diff(self, before: str, after: str, column: int) -> list[str]:
         """Return the changed lines of a YAML text, each below the keys that lead to it."""
-        styles = {"+": "green", "-": "red", " ": "dim"}
         return [
-            self.paint(line, styles[mark])
+            self.paint(line, _MARKS[mark])
             for mark, text in changes(before, after)
-            for line in _fold(f"{mark} {text}", room, _depth(text) + 6)
+            for line in _fold(f"{mark} {text}", self.width - column, _depth(text) + 6)
         ]
 
 
@@ -139,15 +128,4 @@ def _depth(line: str) -> int:
 
 
 def _fold(text: str, width: int, indent: int) -> list[str]:
-    after = " " * indent
-    return textwrap.wrap(text, width, subsequent_indent=after, break_on_hyphens=False) or [""]
-
-
-def _pack(words: Sequence[str], room: int) -> list[list[str]]:
-    lines: list[list[str]] = []
-    for word in words:
-        if lines and len("  ".join([*lines[-1], word])) <= room:
-            lines[-1].append(word)
-        else:
-            lines.append([word])
-    return lines
+    return textwrap.wrap(text, width, subsequent_indent=" " * indent, break_on_hyphens=False)

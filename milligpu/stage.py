@@ -20,14 +20,14 @@ from vgpu import names, slots
 from webhook.config import Config as WebhookConfig
 from webhook.pod import Json
 
-# What the stage chooses itself; everything else may be set from outside.
+# Where things are and listen is the stage's to say.
 _OWN = {"host", "port", "tls_dir", "drain_seconds", "device_plugin_dir", "simulate_beside_gpus"}
 
 Settings = dict[str, Any]
 
 
 class StageError(Exception):
-    """A setting or an answer is of no use; the message says which."""
+    """The webhook gave no answer; the message says what it did."""
 
 
 class PendingError(Exception):
@@ -62,7 +62,7 @@ class Stage:
         except (OSError, ValueError) as fault:
             raise StageError(f"no answer from the webhook: {fault}") from fault
         answer = review["response"]
-        patch = json.loads(b64decode(answer.get("patch", ""))) if "patch" in answer else []
+        patch = json.loads(b64decode(answer["patch"])) if "patch" in answer else []
         refusal = "" if answer["allowed"] else answer["status"]["message"]
         made = jsonpatch.apply_patch(document, patch)
         return Answer(made, tuple(answer.get("warnings", ())), refusal)
@@ -74,15 +74,12 @@ class Stage:
             self.end(key)
         needs = {name: workloads.needs(pod, name) for name in names.GRANT_KEYS}
         for name, need in needs.items():
-            if need > self._free(name):
+            offered = sum(self.kubelet.devices.get(name, {}).values())
+            if need > offered - sum(other[name] for other in self.needs.values()):
                 raise PendingError(f"0/1 nodes are available: 1 Insufficient {name}.")
         grants = await self.kubelet.admit(pod)
         self.needs[key] = needs
         return grants
-
-    def _free(self, resource: str) -> int:
-        offered = sum(self.kubelet.devices.get(resource, {}).values())
-        return offered - sum(needs[resource] for needs in self.needs.values())
 
     def end(self, key: str) -> None:
         """Let a pod end."""
@@ -98,34 +95,26 @@ class Stage:
                 pods[key] = pods.get(key, 0) + 1
         return held
 
-    async def reviews(self) -> tuple[int, float]:
-        """Return how many reviews the webhook says it answered, and in how many seconds."""
-        _, text = await asyncio.to_thread(self.webhook.get, "/metrics")
-        lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
-        values = {name: float(value) for name, _, value in lines}
-        prefix = "milligpu_webhook_review_seconds"
-        return int(values[f"{prefix}_count"]), values[f"{prefix}_sum"]
-
 
 def settings_for(environ: Mapping[str, str]) -> tuple[Settings, Settings]:
     """Return the webhook's and the plugin's settings of an environment; the programs check them.
 
-    Raises StageError that names those which neither has, or which cannot be chosen here.
+    What neither knows goes to the webhook, which refuses it.
     """
+    own = names.ENV_OURS
     written = {
-        name.removeprefix(names.ENV_OURS).lower(): text
+        name.removeprefix(own).lower(): text
         for name, text in environ.items()
-        if name.startswith(names.ENV_OURS)
+        if name.startswith(own)
     }
-    known = [
-        {item.name for item in fields(config)} - _OWN for config in (WebhookConfig, PluginConfig)
-    ]
-    unknown = sorted(written.keys() - known[0] - known[1])
-    if unknown:
-        variables = ", ".join(names.ENV_OURS + name.upper() for name in unknown)
-        raise StageError(f"{variables}: no setting that the demo can pass on")
-    webhook, plugin = ({name: written[name] for name in written.keys() & each} for each in known)
-    return dict(webhook), {"inventory": "simulated", **plugin}
+    webhook, plugin = (
+        {item.name for item in fields(each)} for each in (WebhookConfig, PluginConfig)
+    )
+    left = written.keys() - _OWN
+    return (
+        {name: written[name] for name in left - (plugin - webhook)},
+        {"inventory": "simulated", **{name: written[name] for name in left & plugin}},
+    )
 
 
 @asynccontextmanager
@@ -134,22 +123,16 @@ async def set_up(folder: Path, webhook: Settings, plugin: Settings) -> AsyncIter
 
     Raises NotStartedError with what the program said that did not start.
     """
-    sockets, port = folder / "dp", processes.free_port()
+    sockets, port, log = folder / "dp", processes.free_port(), folder / "plugin.log"
     sockets.mkdir()
-    own = {
-        "host": processes.HOST,
-        "port": port,
-        "device_plugin_dir": sockets,
-        "simulate_beside_gpus": "true",
-    }
+    place = {"host": processes.HOST, "port": port, "device_plugin_dir": sockets}
+    plugin = {**plugin, **place, "simulate_beside_gpus": "true"}
     kubelet = Kubelet(sockets)
     try:
         await kubelet.start()
         with (
             processes.starting_webhook(folder, **webhook) as started,
-            processes.running(
-                "-m", "plugin", output=folder / "plugin.log", settings=plugin | own
-            ) as cards,
+            processes.running("-m", "plugin", output=log, settings=plugin) as cards,
         ):
             await asyncio.to_thread(started.program.wait_until, started.ready)
             await asyncio.to_thread(cards.wait_until, lambda: bool(kubelet.devices))

@@ -215,7 +215,6 @@ def test_what_cannot_be_read_is_named_before_anything_starts(
     [
         ("MILLIGPU_CPUS_PER_GPU", "many"),
         ("MILLIGPU_INVENTORY_FILE", "no-such-node"),
-        ("MILLIGPU_PORT", "80"),
         ("MILLIGPU_TYPO", "1"),
     ],
 )
@@ -287,10 +286,6 @@ class Liars:
         encoded = b64encode(json.dumps(patch).encode()).decode()
         return {"response": {"allowed": True, "patch": encoded, "warnings": ["beware of the dog"]}}
 
-    def get(self, path: str) -> tuple[int, str]:
-        prefix = "milligpu_webhook_review_seconds"
-        return 200, f"# HELP x\n{prefix}_count 5\n{prefix}_sum 10\n"
-
     async def admit(self, pod: Json) -> tuple[Grant, ...]:
         if pod["metadata"]["name"] == "unlucky":
             raise AdmissionError("bad luck")
@@ -317,8 +312,7 @@ def test_nothing_is_shown_that_the_programs_did_not_answer(
     assert "+ gpu: five + milligpu.io/vgpu: '7'" in text
     assert "warning beware of the dog" in text
     assert "c: 8 slots of SIM-elsewher, 3 MiB webhook LIE=42 plugin" in text
-    assert "2 of 100 Abacus a 2" in text
+    assert "2 of 100 Abacus a:2" in text
     assert "refused ✗ the moon is full" in text
     assert "unlucky Failed UnexpectedAdmissionError: Allocate failed due to bad luck" in text
-    assert "answered 5 reviews, 2000.0 ms each" in text
     assert not {"30", "4608", "2400m"} & set(re.split(r"[^\w]", text))

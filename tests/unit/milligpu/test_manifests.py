@@ -60,7 +60,7 @@ def test_a_generated_name_is_a_name(tmp_path: Path) -> None:
         ("- 1\n", ": is no Kubernetes object"),
         ("a: 1\n", ": is no Kubernetes object"),
         (POD + "---\nkind: Pod\n", ", document 2: is no Kubernetes object"),
-        ("apiVersion: v1\nkind: Pod\n", ": has no metadata.name"),
+        ("apiVersion: v1\nkind: Pod\n", ": is no Kubernetes object"),
         ("apiVersion: v1\nkind: List\nitems: [1]\n", ", item 1: is no Kubernetes object"),
     ],
 )

@@ -50,7 +50,7 @@ ALL_KINDS = pytest.mark.parametrize(("group", "kind"), templates.PATHS)
 
 @ALL_KINDS
 def test_limits_arrive_in_a_pods_requests_and_in_no_templates(group: str, kind: str) -> None:
-    limits = {"gpu": 0.3, "memory": "2Gi", "cpu": "0.5"}
+    limits = {"gpu": "300m", "memory": "2Gi", "cpu": "2"}
     template = {
         "metadata": {},
         "spec": spec(asking(limits, {"cpu": 1}), initContainers=[asking({"gpu": "300m"})]),
@@ -59,40 +59,16 @@ def test_limits_arrive_in_a_pods_requests_and_in_no_templates(group: str, kind: 
     written = deepcopy(document)
     arrived = workloads.arriving(document)
     assert document == written, "its argument stays as it is"
-    canonical = {"gpu": "300m", "memory": "2Gi", "cpu": "500m"}
     held = workloads.template(arrived)
     assert held is not None
     first, main = held["spec"]["initContainers"][0], held["spec"]["containers"][0]
-    assert main["resources"]["limits"] == canonical
+    assert main["resources"]["limits"] == limits
     if kind == "Pod":
-        assert main["resources"]["requests"] == {**canonical, "cpu": "1"}
+        assert main["resources"]["requests"] == {**limits, "cpu": 1}
         assert first["resources"] == {"limits": {"gpu": "300m"}, "requests": {"gpu": "300m"}}
     else:
-        assert main["resources"]["requests"] == {"cpu": "1"}
+        assert main["resources"]["requests"] == {"cpu": 1}
         assert first["resources"] == {"limits": {"gpu": "300m"}}
-
-
-@pytest.mark.parametrize(
-    ("written", "arrives"),
-    [
-        (0.3, "300m"),
-        ("0.3", "300m"),
-        ("300m", "300m"),
-        (1, "1"),
-        ("1500m", "1500m"),
-        ("2000m", "2"),
-        ("-1", "-1"),
-        ("2Gi", "2Gi"),
-        ("lots", "lots"),
-        ("1.2.3", "1.2.3"),
-        (True, True),
-        (None, None),
-    ],
-)
-def test_quantities_arrive_in_canonical_form(written: Any, arrives: Any) -> None:
-    document = workload("", "Pod", {"metadata": {}, "spec": spec(asking({"gpu": written}))})
-    held = workloads.arriving(document)["spec"]["containers"][0]["resources"]["limits"]
-    assert held == {"gpu": arrives}
 
 
 @pytest.mark.parametrize(
@@ -167,7 +143,7 @@ def test_a_pods_own_variables_beat_the_plugins_and_each_has_its_origin() -> None
     ]
     stored = [*written, {"name": "ADDED", "value": "0.3"}, {"name": "BOTH", "value": "pod"}]
     seen = workloads.environment(written, stored, {"BOTH": "plugin", "CARD": "SIM-1"})
-    assert {each.name: (each.value, each.origin) for each in seen} == {
+    assert seen == {
         "MINE": ("1", "yours"),
         "SECRET": ("(from secretKeyRef)", "yours"),
         "ADDED": ("0.3", "webhook"),
@@ -182,8 +158,8 @@ def test_a_variable_may_use_the_ones_before_it_but_not_the_plugins() -> None:
         {"name": "A", "value": "1"},
         {"name": "C", "value": "$(A)"},
     ]
-    seen = {each.name: each.value for each in workloads.environment(stored, stored, {"CARD": "x"})}
-    assert (seen["B"], seen["C"]) == ("$(A) $(CARD)", "1")
+    seen = workloads.environment(stored, stored, {"CARD": "x"})
+    assert (seen["B"][0], seen["C"][0]) == ("$(A) $(CARD)", "1")
 
 
 @pytest.mark.parametrize(
