@@ -3,9 +3,9 @@
 The grammar is that of apimachinery's `resource.Quantity`, bounded so that no text can cost time.
 """
 
-import math
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 MAX_LENGTH = 32
 """Longest text that is looked at, in characters."""
@@ -22,6 +22,7 @@ _SUFFIX = {
 }
 
 
+@lru_cache(maxsize=1024)  # a cluster writes the same few over and over
 def parse(text: str) -> Fraction:
     """Return the exact value of a quantity such as `300m`, `0.3`, `3e-1` or `2Gi`.
 
@@ -49,12 +50,12 @@ def plain(text: str) -> Fraction:
 
 def milli(value: Fraction) -> str:
     """Return a value of at least 0 as canonical text, rounded up to thousandths (as of CPUs)."""
-    thousandths = math.ceil(value * 1000)
+    thousandths = -(-value.numerator * 1000 // value.denominator)
     whole, rest = divmod(thousandths, 1000)
     return f"{thousandths}m" if rest else str(whole)
 
 
 def decimal(value: Fraction, places: int) -> str:
     """Return a value of at least 0 as a plain decimal, rounded down, without trailing zeros."""
-    whole, rest = divmod(math.floor(value * 10**places), 10**places)
+    whole, rest = divmod(value.numerator * 10**places // value.denominator, 10**places)
     return f"{whole}.{rest:0{places}d}".rstrip("0").rstrip(".")

@@ -14,6 +14,8 @@ API_VERSION = "admission.k8s.io/v1"
 WARNING_LENGTH = 256
 """Longest warning that the API server passes on, in characters (apiserver filters/warning.go)."""
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
 Verdict = Literal["unchanged", "changed", "denied"]
 
 
@@ -57,8 +59,7 @@ def answer(document: object, config: Config) -> Answer:
         patch = list(operations(_object(request), outcome.object))
         warnings = tuple(_cut(f"milligpu: {text}") for text in outcome.warnings)
     if patch:
-        text = json.dumps(patch, separators=(",", ":"))
-        response["patch"] = b64encode(text.encode()).decode()
+        response["patch"] = b64encode(_encode(patch).encode()).decode()
         response["patchType"] = "JSONPatch"
     if warnings:
         response["warnings"] = list(warnings)

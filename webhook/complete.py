@@ -13,6 +13,7 @@ from webhook.config import Config
 from webhook.pod import Container, Json, annotations, containers, mapping, sequence, with_bodies
 from webhook.translate import Decision, Translation
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 _LEAST_CPU = Fraction(1, 10)
 """In CPUs: the least limit that is set, below which a container hardly starts."""
 _REQUEST_PART = Fraction(1, 10)
@@ -189,7 +190,7 @@ def _recorded(pod: Json, at: str, translation: Translation) -> Json:
         for decision in translation.decisions
         if decision.grant
     }
-    text = json.dumps(record, separators=(",", ":")) if record else None
+    text = _encode(record) if record else None
     found = annotations(pod, at)
     if found.get(names.ANNOTATION_SHARE) == text:
         return pod
