@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from tests.cluster import setup
+from tests.cluster import images, setup
 from tests.cluster.node import cluster
 from tests.cluster.processes import ClusterError
 from tests.cluster.product import deploy
@@ -38,14 +38,17 @@ def up() -> None:
         holder.wait()
         raise
     say(f"\nexport KUBECONFIG={_state()['kubeconfig']}")
-    say(f"kubectl is {_state()['kubectl']}\n`make cluster-down` ends it")
+    say(f"kubectl is {_state()['kubectl']}; the node pulls no images, but it has")
+    say(f"{images.WORKLOAD}, which tells in its log what it was given, and {images.SERVING}")
+    say("`make cluster-down` ends it")
 
 
 def down() -> None:
     """End the cluster that `up` left running."""
     pid = _holder()
     if not pid:
-        raise ClusterError("no cluster of `make cluster` is running")
+        say("no cluster of `make cluster` is running")
+        return
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + 60
     while _holder():

@@ -20,7 +20,7 @@ from tests.cluster.api import Api, ApiError
 from tests.cluster.processes import Processes
 from tests.cluster.tools import ensure
 
-TOKEN = "milligpu-test-admin"  # noqa: S105 - of a server that lives for one test run
+TOKEN = "milligpu-test-admin"
 PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
 
 
@@ -60,8 +60,7 @@ def control_plane(*, extra: tuple[str, ...] = ()) -> Iterator[ControlPlane]:
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="milligpu-apiserver-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        processes = Processes(folder / "logs")
-        stack.callback(processes.end)
+        processes = stack.enter_context(Processes(folder / "logs"))
         client, peer, port = free_ports(3)
         store = f"http://127.0.0.1:{client}"
         processes.start("etcd", etcd(programs["etcd"], folder, store, f"http://127.0.0.1:{peer}"))

@@ -4,7 +4,6 @@ with cluster() as node:
     node.plane.kubectl("apply", "-f", "deploy/webhook.yaml")
 """
 
-import fcntl
 import shutil
 import time
 from collections.abc import Iterator
@@ -69,35 +68,19 @@ class Node:
 def cluster() -> Iterator[Node]:
     """Build what is missing, start everything, and take all of it down afterwards."""
     with ExitStack() as stack:
-        stack.enter_context(_alone())
         programs = ensure(RECIPES)
         logs = _new_logs()
         say(f"logs: {logs}")
         folders = dict.fromkeys(str(program.parent) for program in programs.values())
         inside = stack.enter_context(sandbox(logs, ":".join([*folders, SYSTEM_PATH])))
         archives = images.archives(inside.folder)
-        processes = Processes(logs, inside.enter)
-        stack.callback(processes.end)
+        processes = stack.enter_context(Processes(logs, inside.enter))
         say("starting the control plane and the node")
         plane = _control_plane(programs, inside, processes)
         _runtime(inside, processes, archives)
         _node(inside, processes, plane)
         processes.wait("the node", lambda: is_ready(plane.api), timeout=60)
         yield Node(plane, processes, inside, logs)
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Hold the machine's one place for such a cluster. Raises ClusterError when it is taken."""
-    cache.ROOT.mkdir(parents=True, exist_ok=True)
-    with (cache.ROOT / "cluster.lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ClusterError(
-                "such a cluster is running already; `make cluster-down` ends that of `make cluster`"
-            ) from None
-        yield
 
 
 def _new_logs() -> Path:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 WITH_US = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
 """Runs a command that the kernel ends when we die without having ended it."""
@@ -20,7 +21,7 @@ class ClusterError(Exception):
 
 @dataclass(slots=True)
 class Processes:
-    """A group of processes; `end` ends those that still run, the latest first."""
+    """A group of processes; the end of a `with` ends those that still run, the latest first."""
 
     logs: Path
     enter: tuple[str, ...] = ()
@@ -57,8 +58,10 @@ class Processes:
         entered = children(process.pid) if self.enter else ()
         return entered[0] if entered else process.pid
 
-    def end(self) -> None:
-        """End all of them."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for name in reversed(list(self.running)):
             self.stop(name)
 

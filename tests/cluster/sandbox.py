@@ -4,6 +4,7 @@ Mounts, network and processes are private. The first process inside waits for th
 standard input, so that even a killed test run takes everything inside along.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.processes import WITH_US, ClusterError, children
+from tests.cluster.tools import cache
 
 LINK, HOST_ADDRESS, ADDRESS = "milligpu0", "198.18.77.1", "198.18.77.2"
 """The wire from the host to the node; from the range for tests of network devices (RFC 2544)."""
@@ -64,10 +66,12 @@ class Sandbox:
 def sandbox(logs: Path, path: str) -> Iterator[Sandbox]:
     """Make the namespaces, and undo all of it: processes, mounts, links, cgroups, sysctls.
 
-    `path` is the PATH of what runs inside; the pods' logs go below `logs`.
+    `path` is the PATH of what runs inside; the pods' logs go below `logs`. Raises ClusterError
+    where there is one already.
     """
-    _remove_leftovers()
     with ExitStack() as stack:
+        stack.enter_context(_alone())
+        _remove_leftovers()
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=HOME))
         stack.callback(_remove, folder)
         (folder / "logs").symlink_to(logs)
@@ -82,6 +86,20 @@ def sandbox(logs: Path, path: str) -> Iterator[Sandbox]:
         _connect(pid)
         inside.run("sh", "-euc", _network())
         yield inside
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Hold the machine's one place for such a cluster. Raises ClusterError when it is taken."""
+    cache.ROOT.mkdir(parents=True, exist_ok=True)
+    with (cache.ROOT / "cluster.lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ClusterError(
+                "such a cluster is running already; `make cluster-down` ends that of `make cluster`"
+            ) from None
+        yield
 
 
 def _remove_leftovers() -> None:

@@ -42,4 +42,4 @@ def test_a_pod_that_fits_on_no_single_card_is_refused_in_a_sentence(space: Space
         "the kubelet refuses the pod",
     )
     assert refused["status"]["reason"] == "UnexpectedAdmissionError"
-    assert "two cards" in refused["status"]["message"] or "cards" in refused["status"]["message"]
+    assert "a share is part of one card" in refused["status"]["message"]

@@ -72,17 +72,17 @@ def test_a_go_that_is_too_old_is_seen(tmp_path: Path) -> None:
 
 
 def test_a_process_that_ends_early_is_named_with_its_log(tmp_path: Path) -> None:
-    processes = Processes(tmp_path)
-    processes.start("etcd", [sys.executable, "-c", "raise SystemExit('no space left')"])
-    with pytest.raises(ClusterError, match=r"etcd ended with 1; (.|\n)*no space left"):
-        processes.wait("etcd", lambda: False, timeout=30)
+    with Processes(tmp_path) as processes:
+        processes.start("etcd", [sys.executable, "-c", "raise SystemExit('no space left')"])
+        with pytest.raises(ClusterError, match=r"etcd ended with 1; (.|\n)*no space left"):
+            processes.wait("etcd", lambda: False, timeout=30)
 
 
 def test_a_process_that_ignores_sigterm_is_ended_all_the_same(tmp_path: Path) -> None:
     code = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True)"
-    processes = Processes(tmp_path)
-    processes.start("stubborn", [sys.executable, "-c", code + "; time.sleep(60)"])
-    process = processes.running["stubborn"]
-    processes.wait("stubborn", lambda: processes.log("stubborn").read_text() != "", timeout=30)
-    processes.stop("stubborn", patience=0.2)
+    with Processes(tmp_path) as processes:
+        processes.start("stubborn", [sys.executable, "-c", code + "; time.sleep(60)"])
+        process = processes.running["stubborn"]
+        processes.wait("stubborn", lambda: processes.log("stubborn").read_text() != "", timeout=30)
+        processes.stop("stubborn", patience=0.2)
     assert process.returncode == -9
