@@ -111,7 +111,8 @@ def rounding(ask: Ask, granted: Grant | None) -> str | None:
     if granted is None or not granted.is_share or granted.share == ask.value:
         return None
     share = quantity.decimal(granted.share, 2)
-    return f"{ask.text} is rounded up to {granted.number} slots ({share} of a card)"
+    slots_of = "slot" if granted.number == 1 else "slots"
+    return f"{ask.text} is rounded up to {granted.number} {slots_of} ({share} of a card)"
 
 
 def by_name(text: str) -> dict[str, str]:
