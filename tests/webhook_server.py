@@ -17,7 +17,7 @@ from webhook.config import Config
 from webhook.metrics import Metrics
 
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
-SECRET = "a-password-in-the-pod"  # noqa: S105 - made up, to be looked for in logs
+SECRET = "a-password-in-the-pod"
 SLOW_SECONDS = 1.0
 JSON = {"Content-Type": "application/json"}
 
