@@ -1,6 +1,5 @@
 """Slots: the hundredths of a card, and the ids by which the kubelet knows them."""
 
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ _ID = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)::(0|[1-9][0-9]?|whole)")
 
 def count(share: Fraction) -> int:
     """Return the slots of a share from 0 to 1, rounded up: nobody gets less than asked."""
-    return math.ceil(share * PER_CARD)
+    return -(-share.numerator * PER_CARD // share.denominator)
 
 
 def share(slots: int) -> Fraction:

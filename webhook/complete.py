@@ -72,7 +72,9 @@ def _container(
         if throttle:
             steps.append(lambda at: _throttled(at, share, config, warnings))
     for step in steps:
-        item = Container(item.section, item.index, item.at, item.name, step(item))
+        body = step(item)
+        if body is not item.body:
+            item = Container(item.section, item.index, item.at, item.name, body)
     return item.body
 
 

@@ -10,6 +10,8 @@ from vgpu import names, quantity
 from vgpu.settings import boolean, choice, integer, seconds, setting
 
 _TOLERATION_FIELDS = frozenset({"key", "operator", "value", "effect"})
+_OPERATORS = ("Equal", "Exists")
+_EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 _GPU_TAINT = {"key": names.NVIDIA_GPU, "operator": "Exists", "effect": "NoSchedule"}
 
 
@@ -26,17 +28,24 @@ def _tolerations(text: str) -> tuple[dict[str, str], ...]:
     except json.JSONDecodeError as fault:
         raise ValueError(f"must be a JSON list of tolerations: {fault}") from fault
     if not isinstance(value, list) or not all(_is_toleration(item) for item in value):
-        fields = ", ".join(sorted(_TOLERATION_FIELDS))
-        raise ValueError(f"must be a JSON list of tolerations with the text fields {fields}")
+        example = json.dumps([_GPU_TAINT])
+        raise ValueError(f"must be a JSON list of tolerations that a pod may have, as {example}")
     return tuple(value)
 
 
 def _is_toleration(item: Any) -> bool:
+    """Whether the API server takes it; else it would refuse every pod with a grant."""
+    if not isinstance(item, dict) or not item.keys() <= _TOLERATION_FIELDS:
+        return False
+    if not all(isinstance(value, str) for value in item.values()):
+        return False
+    operator = item.get("operator", "Equal")
+    wanted, unwanted = ("operator", "value") if operator == "Exists" else ("key", "")
     return (
-        isinstance(item, dict)
-        and bool(item)
-        and set(item) <= _TOLERATION_FIELDS
-        and all(isinstance(value, str) for value in item.values())
+        operator in _OPERATORS
+        and item.get("effect", "") in _EFFECTS
+        and bool(item.get(wanted))
+        and not item.get(unwanted)
     )
 
 

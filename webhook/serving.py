@@ -7,7 +7,6 @@ It reads no environment variable, only a flag; the last of several wins, and the
 import re
 from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import PurePosixPath
 
 from vgpu import names, quantity
 from webhook.pod import Container, Json
@@ -49,8 +48,12 @@ def _advice(container: Container, where: str) -> str:
     return f"container {container.name}: its memory is not limited; add {OURS} to {where}"
 
 
+def _name(word: str) -> str:
+    return word.rpartition("/")[2]
+
+
 def _runs_it(command: list[str]) -> bool:
-    return bool(command) and PurePosixPath(command[0]).name in _PROGRAMS
+    return bool(command) and _name(command[0]) in _PROGRAMS
 
 
 def _is_shell(words: list[str]) -> bool:
@@ -59,7 +62,7 @@ def _is_shell(words: list[str]) -> bool:
     The shell may stand behind others, as in `tini -- sh -c`.
     """
     rest = iter(words)
-    shell = (word for word in rest if PurePosixPath(word).name in _SHELLS and word[0] != "-")
+    shell = (word for word in rest if _name(word) in _SHELLS and word[0] != "-")
     return next(shell, None) is not None and _take_text(rest)
 
 
