@@ -130,7 +130,7 @@ def test_anything_else_is_refused_and_nothing_else_is_raised(text: str) -> None:
     if re.fullmatch(rf"{number}(|[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{{1,2}})", text):
         quantity.parse(text)
     elif not re.fullmatch(rf"{number}[eE][+-]?0*[0-9]{{1,2}}", text):
-        with pytest.raises(ValueError, match="exponent|not a Kubernetes quantity"):
+        with pytest.raises(ValueError, match=r"exponent|not a Kubernetes quantity"):
             quantity.parse(text)
 
 
