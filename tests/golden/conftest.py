@@ -2,5 +2,5 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`pytest tests/golden --update-golden` writes down what is answered now; then read the diff."""
+    """Let `pytest tests/golden --update-golden` write down what is answered now."""
     parser.addoption("--update-golden", action="store_true", help="write down the answers of today")
