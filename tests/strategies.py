@@ -1,5 +1,6 @@
 """Pods as people could write them, well and badly: strategies for property tests."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -7,37 +8,55 @@ from hypothesis import strategies as st
 from tests.unit.webhook.objects import FLAG, KINDS, OFFICIAL, OUR_FLAG, TOLERATION, holding
 from webhook.pod import Json
 
-_MEANT = {
-    "gpu": st.sampled_from(["300m", "0.3", 0.3, "333m", "10m", "0"]),
-    "milligpu.io/vgpu": st.just("30"),
-    "cpu": st.sampled_from(["2", "500m", 1, "0.5"]),
-    "memory": st.just("8Gi"),
-    "example.com/other": st.just("1"),
+Choices = dict[str, list[Any]]
+"""What a key may hold."""
+
+_PLAIN: Choices = {
+    "cpu": ["2", "500m", 1, "0.5"],
+    "memory": ["8Gi"],
+    "example.com/other": ["1"],
 }
-_ASK = st.sampled_from(["300m", 0.3, "333m", "0", 1, "1500m", "-1", "x", None, "9" * 40])
-_ANY = {
-    **_MEANT,
+_MEANT: Choices = {**_PLAIN, "gpu": ["300m", "0.3", 0.3, "333m", "10m", "0"]}
+_ASK = ["300m", 0.3, "333m", "0", 1, "1500m", "-1", "x", None, "9" * 40]
+_ANY: Choices = {
+    **_PLAIN,
     "gpu": _ASK,
     "milligpu.io/gpu": _ASK,
-    "nvidia.com/gpu": st.sampled_from([1, "0", "300m", "2"]),
-    "milligpu.io/vgpu": st.sampled_from(["30", 30, "34", "100", "0", "150", "1500m"]),
-    "milligpu.io/pgpu": st.sampled_from(["1", "2"]),
-    "nvidia.com/mig-1g.5gb": st.just("1"),
+    "nvidia.com/gpu": [1, "0", "300m", "2"],
+    "milligpu.io/vgpu": ["30", 30, "34", "100", "0", "150", "1500m"],
+    "milligpu.io/pgpu": ["1", "2"],
+    "nvidia.com/mig-1g.5gb": ["1"],
 }
-_STORED = {
-    **_ANY,
-    "milligpu.io/gpu": st.sampled_from(["1", "0", "2"]),
-    "nvidia.com/gpu": st.sampled_from(["1", "0"]),
-    "milligpu.io/vgpu": st.sampled_from(["30", "100", "0", "150"]),
+_STORED: Choices = {
+    **_PLAIN,
+    "milligpu.io/gpu": ["1", "0", "2"],
+    "nvidia.com/gpu": ["1", "0"],
+    "milligpu.io/vgpu": ["30", "100", "0", "150"],
+    "milligpu.io/pgpu": ["1"],
 }
-del _STORED["gpu"]
+_NOTES: Choices = {
+    "milligpu.io/framework": ["tensorflow-serving", "none", "c0=none"],
+    "milligpu.io/cpu-throttle": ["off"],
+    "milligpu.io/share": ["", '{"c0":{"slots":30,"share":"0.3"}}'],
+    "milligpu.io/later": ["x"],
+    "kubectl.kubernetes.io/default-container": ["c0", "c1", "x"],
+    "a/b~c": ["keep"],
+}
+_NOTED: Choices = {"milligpu.io/gpu": ["300m", "c0=10%", "0.1"]}
+_ANY_NOTED: Choices = {"milligpu.io/gpu": ["300m", "c0=10%", "1", "x", "c9=300m", "0", ""]}
 _VARIABLES = [
-    *("A", "B", "PATH", "PER_PROCESS_GPU_MEMORY_FRACTION", "NVIDIA_VISIBLE_DEVICES"),
+    *("A", "B", "PER_PROCESS_GPU_MEMORY_FRACTION", "NVIDIA_VISIBLE_DEVICES"),
     *("CUDA_VISIBLE_DEVICES", "MILLIGPU_SHARE", "NVIDIA_DRIVER_CAPABILITIES"),
 ]
-_WORDS = st.sampled_from(
-    ["--x=1", "sh", "-c", "run", "tensorflow_model_server", f"{FLAG}0.2", f"{FLAG}0.9", OUR_FLAG]
-)
+_ENTRIES: list[Json] = [
+    *({"name": name, "value": value} for name in _VARIABLES for value in ("", "0.1", "0.9")),
+    *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": "x"}}} for name in _VARIABLES),
+    {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},
+]
+_WORDS = [
+    *("--x=1", "sh", "-c", "run", "tensorflow_model_server"),
+    *(f"{FLAG}0.2", f"{FLAG}0.9", OUR_FLAG),
+]
 
 texts = st.text(max_size=8)
 json_values: st.SearchStrategy[Any] = st.recursive(
@@ -47,98 +66,68 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 )
 """Any JSON value."""
 
-unknown_fields = st.dictionaries(st.sampled_from(["futureA", "futureB"]), json_values, max_size=1)
+unknown_fields: st.SearchStrategy[Json] = st.sampled_from(
+    [{}, {}, {"futureA": None}, {"futureB": [{"a/b": 1.5}, "x"]}, {"futureC": {"gpu": "300m"}}]
+)
 """Fields that a later API may have."""
 
 
-Resources = dict[str, st.SearchStrategy[Any]]
+def _some(choices: Choices, most: int = 3) -> st.SearchStrategy[Json]:
+    """Return objects with some of the keys."""
+    pairs = [(key, value) for key, values in choices.items() for value in values]
+    return st.lists(st.sampled_from(pairs), max_size=most).map(dict)
 
 
-@st.composite
-def _limits(draw: st.DrawFn, keys: Resources) -> Json:
-    chosen = draw(st.lists(st.sampled_from(list(keys)), max_size=3, unique=True))
-    return {key: draw(keys[key]) for key in chosen}
+def _lists(items: Sequence[Any], most: int = 3) -> st.SearchStrategy[list[Any]]:
+    return st.lists(st.sampled_from(items), max_size=most)
 
 
-def _env() -> st.SearchStrategy[list[Json]]:
-    value = st.sampled_from(["", "1", "all", "0.1", "0.9", "void"])
-    source = st.just({"fieldRef": {"fieldPath": "metadata.name"}})
-    entry = st.one_of(
-        st.builds(lambda name, value: {"name": name, "value": value}, _name(), value),
-        st.builds(lambda name, source: {"name": name, "valueFrom": source}, _name(), source),
-    )
-    return st.lists(entry, max_size=4, unique_by=lambda entry: entry["name"])
-
-
-def _name() -> st.SearchStrategy[str]:
-    return st.sampled_from(_VARIABLES)
-
-
-def _container(keys: Resources) -> st.SearchStrategy[Json]:
+def _containers(choices: Choices, least: int, most: int) -> st.SearchStrategy[list[Json]]:
     resources = st.fixed_dictionaries(
-        {}, optional={"limits": _limits(keys), "requests": _limits({"cpu": keys["cpu"]})}
+        {}, optional={"limits": _some(choices), "requests": _some({"cpu": _PLAIN["cpu"]})}
     )
-    return st.builds(
-        lambda fields, unknown: {**fields, **unknown},
-        st.fixed_dictionaries(
-            {"image": st.sampled_from(["registry.example/model", OFFICIAL])},
-            optional={
-                "resources": st.builds(lambda a, b: {**a, **b}, resources, unknown_fields),
-                "env": _env() | st.none(),
-                "envFrom": st.just([{"configMapRef": {"name": "c"}}]),
-                "command": st.lists(_WORDS, max_size=3),
-                "args": st.lists(_WORDS, max_size=3) | st.none(),
-                "restartPolicy": st.just("Always"),
-            },
-        ),
-        unknown_fields,
+    env = st.lists(st.sampled_from(_ENTRIES), max_size=4, unique_by=lambda entry: entry["name"])
+    fields: st.SearchStrategy[Json] = st.fixed_dictionaries(
+        {"image": st.sampled_from(["registry.example/model", OFFICIAL]), "resources": resources},
+        optional={
+            "env": env | st.none(),
+            "envFrom": st.just([{"configMapRef": {"name": "c"}}]),
+            "command": _lists(_WORDS),
+            "args": _lists(_WORDS) | st.none(),
+            "restartPolicy": st.just("Always"),
+        },
     )
+    body = st.builds(lambda fields, unknown: {**fields, **unknown}, fields, unknown_fields)
+    return st.lists(body, min_size=least, max_size=most)
 
 
-_NOTES = {
-    "milligpu.io/framework": st.sampled_from(["tensorflow-serving", "none", "c0=none"]),
-    "milligpu.io/cpu-throttle": st.just("off"),
-    "milligpu.io/share": st.sampled_from(["", '{"c0":{"slots":30,"share":"0.3"}}']),
-    "milligpu.io/later": st.just("x"),
-    "kubectl.kubernetes.io/default-container": st.sampled_from(["c0", "c1", "x"]),
-    "a/b~c": st.just("keep"),
-}
-_NOTED = st.sampled_from(["300m", "c0=10%", "0.1"])
-_ANY_NOTED = st.sampled_from(["300m", "c0=10%", "1", "x", "c9=300m", "0", ""])
-
-
-@st.composite
-def _pods(draw: st.DrawFn, keys: Resources, noted: st.SearchStrategy[str] | None) -> Json:
-    containers = draw(st.lists(_container(keys), min_size=1, max_size=3))
-    init = draw(st.lists(_container(keys), max_size=2))
+def _pod(containers: list[Json], init: list[Json], spec: Json, metadata: Json, notes: Json) -> Json:
     for index, body in enumerate((*containers, *init)):
         body["name"] = f"c{index}"
-    spec: Json = {**draw(unknown_fields), "containers": containers}
-    if init:
-        spec["initContainers"] = init
-    if draw(st.booleans()):
-        spec["tolerations"] = draw(
-            st.lists(st.sampled_from([TOLERATION, {"key": "k", "value": "v"}]), max_size=2)
-        )
-    if draw(st.integers(0, 9)) == 0:
-        spec["resources"] = {"limits": {"cpu": "4"}}
-    metadata: Json = {"name": "model", **draw(unknown_fields)}
-    if draw(st.booleans()):
-        metadata["annotations"] = draw(st.fixed_dictionaries({}, optional=_NOTES))
-        if noted is not None:
-            metadata["annotations"]["milligpu.io/gpu"] = draw(noted)
+    spec = {**spec, "containers": containers, **({"initContainers": init} if init else {})}
+    metadata = {"name": "model", **metadata, **({"annotations": notes} if notes else {})}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _without(keys: Resources, *names: str) -> Resources:
-    return {name: values for name, values in keys.items() if name not in names}
+def _pods(choices: Choices, noted: Choices) -> st.SearchStrategy[Json]:
+    tolerations = _lists([TOLERATION, {"key": "k", "value": "v"}], 2)
+    spec: st.SearchStrategy[Json] = st.fixed_dictionaries(
+        {}, optional={"tolerations": tolerations, "futureSpec": st.just([1])}
+    )
+    notes = st.builds(lambda some, ask: {**some, **ask}, _some(_NOTES), _some(noted, 1))
+    return st.builds(
+        _pod,
+        _containers(choices, 1, 3),
+        _containers(choices, 0, 2),
+        spec | spec | spec | st.just({"resources": {"limits": {"cpu": "4"}}}),
+        unknown_fields,
+        notes,
+    )
 
 
-meant = _pods(_without(_MEANT, "milligpu.io/vgpu"), None) | _pods(
-    _without(_MEANT, "milligpu.io/vgpu", "gpu"), _NOTED
-)
+meant = _pods(_MEANT, {"milligpu.io/later": ["y"]}) | _pods(_PLAIN, _NOTED)
 """Pods that are admitted."""
-pods = meant | _pods(_ANY, None) | _pods(_ANY, _ANY_NOTED)
+pods = meant | _pods(_ANY, _ANY_NOTED)
 """Pods, good and bad."""
 kinds = st.sampled_from(list(KINDS))
 template_kinds = st.sampled_from([kind for kind in KINDS if kind != "Pod"])
@@ -146,5 +135,5 @@ objects = st.builds(holding, kinds, pods)
 """Objects of all nine kinds around them."""
 good_objects = st.builds(holding, kinds, meant)
 """Objects that are admitted."""
-stored_objects = st.builds(holding, kinds, _pods(_STORED, None) | _pods(_STORED, _ANY_NOTED))
+stored_objects = st.builds(holding, kinds, _pods(_STORED, _ANY_NOTED))
 """Objects that an API server may hold, also from before the webhook was there."""

@@ -6,6 +6,7 @@ wanted: `want`, the object after the patch, or `rejected`, the messages; and the
 
 import json
 from base64 import b64decode
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,12 @@ from webhook.config import Config
 FILES = sorted(Path(__file__).parent.glob("*.yaml"))
 GIVEN = {"object", "oldObject"}
 Case = dict[str, Any]
+
+
+@cache
+def loaded(path: Path) -> Case:
+    """Return a case as plain data."""
+    return dict(YAML(typ="safe").load(path))
 
 
 def _yaml() -> YAML:
@@ -48,18 +55,19 @@ def answered(case: Case) -> Case:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_golden(path: Path, request: pytest.FixtureRequest) -> None:
-    case = _yaml().load(path)
+    case = loaded(path)
     said = answered(case)
     wanted = {key: case[key] for key in ("want", "rejected", "warnings") if key in case}
     if "rejected" in wanted:
         wanted["rejected"] = ["; ".join(wanted["rejected"])]
     if wanted != said and request.config.getoption("--update-golden", default=False):
-        _write(path, case, said)
+        _write(path, said)
         pytest.fail(f"{path.name} was written anew: read the difference")
     assert said == wanted
 
 
-def _write(path: Path, case: Case, said: Case) -> None:
+def _write(path: Path, said: Case) -> None:
+    case = _yaml().load(path)
     for key in ("want", "rejected", "warnings"):
         case.pop(key, None)
     given = case["given"]["object"]
@@ -72,7 +80,7 @@ def _write(path: Path, case: Case, said: Case) -> None:
 def test_golden_files_are_well_formed() -> None:
     assert len(FILES) >= 12
     for path in FILES:
-        case = _yaml().load(path)
+        case = loaded(path)
         assert set(case) <= {"why", "config", "given", "want", "rejected", "warnings"}, path.name
         assert ("want" in case) != ("rejected" in case), path.name
         assert case["why"], path.name

@@ -2,5 +2,5 @@
 
 from hypothesis import settings
 
-settings.register_profile("unit", max_examples=60, deadline=None, print_blob=True)
+settings.register_profile("unit", max_examples=40, deadline=None, print_blob=True)
 settings.load_profile("unit")

@@ -1,5 +1,6 @@
 """What a user may write in a container's resources, and what becomes of it (design section 3)."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from webhook.config import Config
 from webhook.pod import Json
 
 WITH_WHOLE = Config(whole_cards=True)
-PLACES_AND_FORMS = [(place, form) for place in PLACES for form in FORMS]
+EVERYWHERE = list(itertools.product(KINDS, PLACES, FORMS))
 
 OUTCOMES: dict[str, tuple[Json, dict[str, str]]] = {
     "gpu": ({"gpu": "300m"}, {COUNT: "30"}),
@@ -54,29 +55,27 @@ def asked(place: str, kind: str, limits: Json, **fields: Any) -> Json:
     return holding(kind, at_place(place, container(limits=limits, **fields)))
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("row", OUTCOMES)
-def test_an_ask_becomes_a_grant_everywhere(row: str, kind: str) -> None:
+def test_an_ask_becomes_a_grant_everywhere(row: str) -> None:
     """B02, B16: all nine kinds; init containers and sidecars count like any other."""
     limits, wanted = OUTCOMES[row]
-    for place, form in PLACES_AND_FORMS:
+    for kind, place, form in EVERYWHERE:
         obj = FORMS[form](asked(place, kind, limits))
         made = created(obj, WITH_WHOLE)
-        assert gpus(named(made)) == wanted, (place, form)
+        assert gpus(named(made)) == wanted, (kind, place, form)
         assert named(made).get("restartPolicy") == named(obj).get("restartPolicy")
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("grant", [{COUNT: "1"}, {COUNT: "100"}, {WHOLE: "3"}, {COUNT: "0"}])
-def test_a_declared_grant_stays_as_it_was_written(grant: Json, kind: str, place: str) -> None:
+def test_a_declared_grant_stays_as_it_was_written(grant: Json) -> None:
     """Design section 2: a user may write the count directly."""
-    obj = sent(asked(place, kind, grant))
-    made = created(obj, WITH_WHOLE)
-    if kind == "Pod":
-        assert gpus(named(made)) == grant
-    else:
-        assert made == obj
+    for kind, place in itertools.product(KINDS, PLACES):
+        obj = sent(asked(place, kind, grant))
+        made = created(obj, WITH_WHOLE)
+        if kind == "Pod":
+            assert gpus(named(made)) == grant
+        else:
+            assert made == obj
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
@@ -95,10 +94,9 @@ def test_in_a_template_only_the_resource_keys_change(kind: str) -> None:
     assert outcome.object == obj
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("value", [1, "8", "0", 0, "1000m"])
-def test_whole_numbers_of_nvidia_stay_untouched(value: Any, kind: str) -> None:
-    for place, form in PLACES_AND_FORMS:
+def test_whole_numbers_of_nvidia_stay_untouched(value: Any) -> None:
+    for kind, place, form in EVERYWHERE:
         outcome = create(FORMS[form](asked(place, kind, {"nvidia.com/gpu": value})))
         assert outcome.allowed
         assert (outcome.patch, outcome.warnings) == ([], [])
@@ -227,12 +225,11 @@ AT = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("row", DENIED)
-def test_what_cannot_be_meant_is_denied_with_its_place(row: str, kind: str) -> None:
+def test_what_cannot_be_meant_is_denied_with_its_place(row: str) -> None:
     """B03, B56: requests only, different requests, an odd amount."""
     limits, requests, field, value, allowed = DENIED[row]
-    for place, form in PLACES_AND_FORMS:
+    for kind, place, form in EVERYWHERE:
         body = container(limits=limits, requests=requests)
         message = denied(FORMS[form](holding(kind, at_place(place, body))), WITH_WHOLE)
         at = prefix(kind, "spec", AT[place])
