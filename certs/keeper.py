@@ -35,7 +35,7 @@ def run(cluster: Cluster, config: Config, stop: threading.Event) -> None:
             if decision.reason != said:
                 said = decision.reason
                 level = log.warning if isinstance(decision, Wait) else log.info
-                level(type(decision).__name__, reason=said)
+                level("decided", decision=type(decision).__name__, reason=said)
         if stop.wait(interval if isinstance(decision, Keep) else min(pause, interval)):
             return
         pause *= 2

@@ -55,7 +55,7 @@ def certs(folder: Path, name: str = "certs", interval: str = "1s") -> Iterator[P
 
 
 def decisions(program: Program) -> list[str]:
-    return [line["event"] for line in program.lines()]
+    return [line["decision"] for line in program.lines()]
 
 
 def secret(plane: ControlPlane, name: str) -> Json:
@@ -100,7 +100,7 @@ def test_three_at_once_agree_and_a_second_run_changes_nothing(
         for program in three:
             program.wait_until(lambda each=program: "Keep" in decisions(each))  # type: ignore[misc]
         ends = {
-            line["reason"] for each in three for line in each.lines() if line["event"] == "Keep"
+            line["reason"] for each in three for line in each.lines() if line["decision"] == "Keep"
         }
     assert len(ends) == 1  # they all found the same pair, and none made a second one
     ca, serving = made = [secret(plane, name) for name in SECRETS]

@@ -135,7 +135,7 @@ def run(cluster: Memory, turns: int) -> tuple[list[float | None], list[tuple[str
     stop = Stop(turns)
     with structlog.testing.capture_logs() as lines:
         keeper.run(cluster, CONFIG, stop)
-    return stop.waited, [(line["event"], line["log_level"]) for line in lines]
+    return stop.waited, [(line["decision"], line["log_level"]) for line in lines]
 
 
 def test_it_looks_every_minute_and_says_each_decision_once() -> None:
