@@ -237,6 +237,12 @@ def test_an_annotation_in_a_pod_without_containers_is_denied() -> None:
     assert denied(obj) == f"metadata.annotations[{ASK}]: 300m: the pod has no containers"
 
 
+def test_init_containers_alone_have_no_main_container() -> None:
+    """The API server refuses such a pod."""
+    obj = pod(init=[container("warm")], annotations={ASK: "300m"})
+    assert create(obj).patch == []
+
+
 # Annotations that we do not know, or that stand in the wrong place.
 
 

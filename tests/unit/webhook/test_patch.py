@@ -70,3 +70,14 @@ def test_every_operation_is_at_what_it_is_about() -> None:
     )
     places = {"/".join(operation["path"].split("/")[:4]) for operation in create(obj).patch}
     assert places == {"/spec/containers/1", "/spec/tolerations/2", "/metadata/annotations"}
+
+
+def test_the_patch_of_a_big_pod_is_as_small_as_its_change() -> None:
+    """B49: 900 KiB of annotations and 500 variables are legal."""
+    variables = [{"name": f"V{index}", "value": str(index)} for index in range(500)]
+    notes = {f"example.com/{index}": "x" * 1024 for index in range(900)}
+    main = {"name": "main", "env": variables, "resources": {"limits": {"gpu": "300m"}}}
+    outcome = create(sent(pod(main, annotations=notes)))
+    assert outcome.allowed
+    assert len(outcome.patch) < 15
+    assert len(str(outcome.patch)) < 2000

@@ -180,6 +180,7 @@ def test_under_a_shell_nothing_is_changed(command: list[str], args: list[str] | 
         (["bash", "/run.sh", "--config=/c"], ["--port=1"]),
         (["/models/sh"], ["--rest_api_port=1"]),
         ([SERVER, "--model_name=sh", "-c"], None),
+        ([SERVER, "--model_base_path=/models/sh", "-c"], None),
     ],
     ids=str,
 )

@@ -127,6 +127,16 @@ def test_a_whole_ask_can_become_a_share(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
+def test_zero_takes_the_grant_along(kind: str) -> None:
+    """Design section 3: on a template's update `gpu: 0` takes the grant that an ask once made."""
+    old = stored(kind, MANIFESTS["limits"])
+    for manifest in (MANIFESTS["zero"], pod(container(limits={"milligpu.io/gpu": "0"}))):
+        outcome = update(reapplied(old, holding(kind, manifest)), old)
+        assert outcome.allowed, outcome.message
+        assert gpus(named(outcome.object)) == {}
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
 def test_a_changed_annotation_is_checked_and_stays_where_it_is(kind: str) -> None:
     old = stored(kind, MANIFESTS["annotation"])
     new = copied(old)
