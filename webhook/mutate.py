@@ -120,7 +120,7 @@ def _template(document: Json, old: Json | None, path: tuple[str, ...], config: C
     if owner and not any(decision.reading.ask_keys for decision in translation.decisions):
         return _Made(document)
     translated = rewritten(template, translation, annotated=False)
-    pods = complete(rewritten(template, translation, annotated=True), at, translation, config)
+    pods = complete(translated, at, translation, config)
     return _Made(
         document if translated is template else templates.replaced(document, path, translated),
         translation.faults,

@@ -32,6 +32,12 @@ def test_every_field_has_its_variable() -> None:
     assert read(Program, environ) == Program(8080, 0.25, True, "green", Path("/srv"), "any text")
 
 
+@pytest.mark.parametrize(("port", "patience"), [(1, 0.0), (65535, 60.0)])
+def test_bounds_are_within(port: int, patience: float) -> None:
+    environ = {"MILLIGPU_PORT": str(port), "MILLIGPU_PATIENCE": str(patience)}
+    assert read(Program, environ) == Program(port, patience)
+
+
 def test_settings_do_not_change() -> None:
     with pytest.raises(FrozenInstanceError):
         read(Program, {}).port = 1  # type: ignore[misc]

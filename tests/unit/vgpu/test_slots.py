@@ -70,6 +70,7 @@ def test_a_message_about_a_long_id_stays_short() -> None:
 def test_a_card_whose_ids_would_be_too_long_is_refused() -> None:
     longest = "x" * (63 - len("::whole"))
     assert len(slots.of_card(longest)) == 100
+    assert slots.parse(f"{longest}::whole") == Whole(longest)
     with pytest.raises(ValueError, match="card id too long"):
         slots.of_card(longest + "x")
 
