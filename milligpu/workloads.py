@@ -51,16 +51,18 @@ def arriving(document: Json) -> Json:
     It has a namespace, and a pod's limits stand in its requests too.
     """
     document = {**document, "metadata": {"namespace": "default", **document["metadata"]}}
-    bodies = {}
     if template(document) is document:
         with suppress(Denied):  # what is malformed, the webhook says
-            for item in containers(document, ""):
-                resources = item.mapping("resources")
-                limits, requests = (mapping(resources, side, "") for side in ("limits", "requests"))
-                if limits:
-                    defaulted = {**resources, "requests": {**limits, **requests}}
-                    bodies[(item.section, item.index)] = {**item.body, "resources": defaulted}
-    return with_bodies(document, bodies)
+            return with_bodies(document, [_defaulted(item) for item in containers(document, "")])
+    return document
+
+
+def _defaulted(item: Container) -> Json:
+    resources = item.mapping("resources")
+    limits, requests = (mapping(resources, side, "") for side in ("limits", "requests"))
+    if not limits:
+        return item.body
+    return {**item.body, "resources": {**resources, "requests": {**limits, **requests}}}
 
 
 def asked(document: Json) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from webhook.config import Config
-from webhook.mutate import Desired, Review, desired
+from webhook.mutate import Review, desired
 from webhook.patch import operations
 from webhook.pod import Denied, Json
 
@@ -45,35 +45,35 @@ class Answer:
 def answer(document: object, config: Config) -> Answer:
     """Answer an AdmissionReview. Raises BadReview; any other exception is our own fault."""
     request = _request(document)
-    try:
-        outcome: Desired | Denied = _outcome(request, config)
-    except Denied as denial:
-        outcome = denial
+    given = _mapping(request.get("object"))
     response: Json = {"uid": request["uid"], "allowed": True}
+    verdict: Verdict = "unchanged"
     patch: list[Json] = []
-    warnings: tuple[str, ...] = ()
-    if isinstance(outcome, Denied):
-        response["allowed"] = False
-        response["status"] = {"code": 422, "reason": "Invalid", "message": str(outcome)}
+    try:
+        made, warnings = _made(request, given, config)
+    except Denied as denial:
+        verdict, warnings = "denied", []
+        status = {"code": 422, "reason": "Invalid", "message": str(denial)}
+        response |= {"allowed": False, "status": status}
     else:
-        patch = list(operations(_object(request), outcome.object))
-        warnings = tuple(_cut(f"milligpu: {text}") for text in outcome.warnings)
+        patch = list(operations(given, made))
     if patch:
-        response["patch"] = b64encode(_encode(patch).encode()).decode()
-        response["patchType"] = "JSONPatch"
+        verdict = "changed"
+        encoded = b64encode(_encode(patch).encode()).decode()
+        response |= {"patch": encoded, "patchType": "JSONPatch"}
     if warnings:
-        response["warnings"] = list(warnings)
+        response["warnings"] = [_cut(f"milligpu: {text}") for text in warnings]
     return Answer(
         body={"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response},
-        verdict="changed" if patch else "unchanged" if response["allowed"] else "denied",
+        verdict=verdict,
         uid=request["uid"],
         operation=request["operation"],
         kind=request["kind"]["kind"],
         namespace=str(request.get("namespace") or ""),
-        name=_name(request),
+        name=str(request.get("name") or _mapping(given.get("metadata")).get("generateName") or ""),
         dry_run=request.get("dryRun") is True,
         operations=len(patch),
-        warnings=warnings,
+        warnings=tuple(response.get("warnings", ())),
     )
 
 
@@ -101,24 +101,18 @@ def _request(document: object) -> Json:
 _OBJECTS = {"CREATE": ("object",), "UPDATE": ("object", "oldObject")}
 
 
-def _outcome(request: Json, config: Config) -> Desired:
-    if request["operation"] not in _OBJECTS or request.get("subResource"):
-        return Desired(_object(request))
-    old = request["oldObject"] if request["operation"] == "UPDATE" else None
+def _made(request: Json, given: Json, config: Config) -> tuple[Json, list[str]]:
+    """Return what the object is to be, and warnings. Raises Denied."""
     gvk = request["kind"]
-    review = Review(request["operation"], gvk.get("group", ""), gvk["kind"], request["object"], old)
-    return desired(review, config)
+    if request["operation"] not in _OBJECTS or request.get("subResource"):
+        return given, []
+    old = request["oldObject"] if request["operation"] == "UPDATE" else None
+    made = desired(Review(gvk.get("group", ""), gvk["kind"], given, old), config)
+    return made.object, made.warnings
 
 
-def _object(request: Json) -> Json:
-    value = request.get("object")
+def _mapping(value: object) -> Json:
     return value if isinstance(value, dict) else {}
-
-
-def _name(request: Json) -> str:
-    metadata = _object(request).get("metadata")
-    generated = metadata.get("generateName") if isinstance(metadata, dict) else None
-    return str(request.get("name") or generated or "")
 
 
 def _cut(text: str) -> str:

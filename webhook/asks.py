@@ -1,7 +1,6 @@
 """What a user asked for, and the grant that it becomes."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -15,22 +14,6 @@ _ALLOWED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """An ask as it was written."""
-
-    field: str
-    """Path of the field, below the container or below `at`."""
-    text: str
-    value: Fraction
-    at: str | None = None
-    """Path of the metadata, for an ask in an annotation."""
-
-    def blame(self, container: Container, text: str) -> Fault:
-        """Return a fault of this ask, which is a container's."""
-        return Fault(self.at or container.at, self.field, text, container.name)
-
-
-@dataclass(frozen=True, slots=True)
 class Grant:
     """What a container gets: so many of one resource."""
 
@@ -39,17 +22,54 @@ class Grant:
     number: int
 
     @property
-    def is_share(self) -> bool:
-        """Whether it is a part of one card."""
-        return self.resource == names.COUNT
-
-    @property
-    def share(self) -> Fraction:
-        """The part of a card, for a share."""
-        return slots.share(self.number)
+    def share(self) -> Fraction | None:
+        """The part of one card, None for whole cards."""
+        return slots.share(self.number) if self.resource == names.COUNT else None
 
     def __str__(self) -> str:
         return f"{self.resource}: {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """An ask as it was written."""
+
+    at: str
+    """Path of the container, or of the metadata for an ask in an annotation."""
+    field: str
+    """Rest of the path."""
+    text: str
+    value: Fraction
+
+    def fault(self, container: Container, text: str) -> Fault:
+        """Return a fault of this ask, which is a container's."""
+        return Fault(self.at, self.field, text, container.name)
+
+    @property
+    def grant(self) -> Grant | None:
+        """What it becomes, if it is not refused; None for an ask of 0."""
+        if self.value >= 1:
+            return Grant(names.WHOLE, int(self.value))
+        return Grant(names.COUNT, slots.count(self.value)) if self.value else None
+
+    def refusal(self, *, whole_cards: bool) -> str:
+        """Return why there is no grant for it; empty if there is."""
+        if 0 <= self.value < 1:
+            return ""
+        if self.value < 0:
+            return f"{self.text} is below 0; {_ALLOWED}"
+        if self.value.denominator != 1:
+            return f"{self.text}: above one card only whole numbers; {_ALLOWED}"
+        other = f"ask for a share below 1, or for {names.NVIDIA_GPU}"
+        return "" if whole_cards else f"{self.text}: whole cards are not served here; {other}"
+
+    def rounding(self, grant: Grant | None) -> str:
+        """Return the warning for an ask that is no whole number of slots; empty if it is one."""
+        share = grant and grant.share
+        if not (grant and share) or share == self.value:
+            return ""
+        number = f"{grant.number} {'slot' if grant.number == 1 else 'slots'}"
+        return f"{self.text} is rounded up to {number} ({quantity.decimal(share, 2)} of a card)"
 
 
 def shown(value: Any) -> str:
@@ -58,8 +78,15 @@ def shown(value: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def number(value: Any) -> Fraction:
-    """Return the exact number of a quantity in JSON, text or number. Raises ValueError."""
+def number(value: Any) -> Fraction | None:
+    """Return the exact number of a quantity in JSON, text or number; None if it is none."""
+    try:
+        return _number(value)
+    except ValueError:
+        return None
+
+
+def _number(value: Any) -> Fraction:
     if isinstance(value, str):
         return quantity.parse(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -67,86 +94,28 @@ def number(value: Any) -> Fraction:
     raise ValueError("not a quantity")
 
 
-def read(field: str, value: Any) -> Ask:
+def read(at: str, field: str, value: Any) -> Ask:
     """Read an ask. Raises ValueError with the value and what is allowed."""
     try:
-        exact = number(value)
+        return Ask(at, field, shown(value), _number(value))
     except ValueError as fault:
         raise ValueError(f"{shown(value)!r}: {fault}; {_ALLOWED}") from fault
-    return Ask(field, shown(value), exact)
 
 
 def read_annotated(at: str, field: str, text: str) -> Ask:
     """Read an ask of an annotation, where `30%` is understood too. Raises ValueError."""
     if not text.endswith("%"):
-        return replace(read(field, text), at=at)
+        return read(at, field, text)
     try:
-        percent = quantity.plain(text[:-1].rstrip())
+        return Ask(at, field, shown(text), quantity.plain(text[:-1].rstrip()) / 100)
     except ValueError as fault:
         allowed = "allowed: a percentage such as 30%"
         raise ValueError(f"{shown(text)!r}: {fault} before %; {allowed}") from fault
-    return Ask(field, shown(text), percent / 100, at)
 
 
-def grant(ask: Ask, *, whole_cards: bool) -> Grant | None:
-    """Return the grant of an ask, None for an ask of 0. Raises ValueError where there is none."""
-    if ask.value < 0:
-        raise ValueError(f"{ask.text} is below 0; {_ALLOWED}")
-    if ask.value == 0:
-        return None
-    if ask.value < 1:
-        return Grant(names.COUNT, slots.count(ask.value))
-    if ask.value.denominator != 1:
-        raise ValueError(f"{ask.text}: above one card only whole numbers; {_ALLOWED}")
-    if not whole_cards:
-        raise ValueError(
-            f"{ask.text}: whole cards are not served here; ask for a share below 1, "
-            f"or for {names.NVIDIA_GPU}"
-        )
-    return Grant(names.WHOLE, int(ask.value))
-
-
-def rounding(ask: Ask, granted: Grant | None) -> str | None:
-    """Return the warning for an ask that is no whole number of slots."""
-    if granted is None or not granted.is_share or granted.share == ask.value:
-        return None
-    share = quantity.decimal(granted.share, 2)
-    slots_of = "slot" if granted.number == 1 else "slots"
-    return f"{ask.text} is rounded up to {granted.number} {slots_of} ({share} of a card)"
-
-
-def by_name(text: str) -> dict[str, str]:
-    """Read an annotation's value: `300m` as {"": "300m"}, `a=500m,b=100m` by container name.
-
-    Raises ValueError for mixed forms, empty parts and a name that comes twice.
-    """
-    if "=" not in text:
-        return {"": text.strip()}
-    parts: dict[str, str] = {}
-    for part in text.split(","):
-        name, sign, value = (piece.strip() for piece in part.partition("="))
-        if not (name and sign and value):
-            fault = f"{shown(part)!r} is not of the form container=value"
-            raise ValueError(f"{shown(text)!r}: {fault}")
-        if name in parts:
-            raise ValueError(f"{shown(text)!r}: names {shown(name)!r} twice; name it once")
-        parts[name] = value
-    return parts
-
-
-def main_container(
-    candidates: Sequence[Container], holders: Sequence[Container], default: str | None
-) -> tuple[Container | None, bool]:
-    """Choose the container that an annotation without a name means.
-
-    `holders` are those that hold this ask or its grant already; `default` is the value of
-    kubectl's default-container annotation. The second value is whether it was a guess.
-    """
-    if holders:
-        return holders[0], False
-    for container in candidates:
-        if container.name == default:
-            return container, False
-    if not candidates:
-        return None, False
-    return candidates[0], len(candidates) > 1
+def is_within(value: Any, share: Fraction) -> bool:
+    """Whether a user's own memory fraction, a plain number as text, is no more than the share."""
+    try:
+        return isinstance(value, str) and 0 < quantity.plain(value) <= share
+    except ValueError:
+        return False

@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from vgpu import names, quantity
-from webhook import asks, serving
-from webhook.asks import Grant
+from webhook import pod as pods
+from webhook import serving
+from webhook.asks import Grant, is_within, number, shown
 from webhook.config import Config
-from webhook.pod import Container, Json, annotations, containers, mapping, sequence, with_bodies
+from webhook.pod import Container, Json, annotations, containers, mapping, sequence
 from webhook.translate import Decision, Translation
+
+Warn = Callable[[str], None]
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _LEAST_CPU = Fraction(1, 10)
@@ -20,114 +21,88 @@ _REQUEST_PART = Fraction(1, 10)
 """Part of an added CPU limit that is requested, so that shares do not book the node out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """A pod and what to tell the person who wrote it."""
-
-    pod: Json
-    warnings: tuple[str, ...]
-
-
-def complete(pod: Json, at: str, translation: Translation, config: Config) -> Completed:
+def complete(
+    pod: Json, at: str, translation: Translation, config: Config
+) -> tuple[Json, list[str]]:
     """Return a translated pod with environment, arguments, CPU limits, record and scheduling.
 
-    A pod without a grant gets nothing.
+    A pod without a grant gets nothing. The texts are warnings for the person who wrote it.
     """
-    if not translation.has_grant:
-        return Completed(_recorded(pod, at, translation), ())
     warnings: list[str] = []
+    if not any(decision.grant for decision in translation.decisions):
+        return _recorded(pod, at, translation), warnings
     throttle = translation.notes.throttle and not mapping(pod, "spec", at).get("resources")
-    bodies = {}
+    cpus = config.cpus_per_gpu if throttle else None
+    bodies = []
     for item, decision in zip(containers(pod, at), translation.decisions, strict=True):
-        body = _container(item, decision, translation, throttle, config, warnings)
-        if body is not item.body:
-            bodies[(item.section, item.index)] = body
-    pod = _scheduled(with_bodies(pod, bodies), at, config)
-    return Completed(_recorded(pod, at, translation), tuple(warnings))
+        said: list[str] = []
+        if decision.grant:
+            framework = _framework(decision, translation)
+            bodies.append(_granted(item, decision.grant, framework, cpus, said.append))
+        else:
+            bodies.append(item.body if decision.reading.has_gpu else _void(item, said.append))
+        warnings += [f"container {item.name}: {text}" for text in said]
+    pod = _scheduled(pods.with_bodies(pod, bodies), at, config)
+    return _recorded(pod, at, translation), warnings
 
 
-def _container(
-    item: Container,
-    decision: Decision,
-    translation: Translation,
-    throttle: bool,
-    config: Config,
-    warnings: list[str],
+def _granted(
+    item: Container, grant: Grant, framework: str | None, cpus: Fraction | None, warn: Warn
 ) -> Json:
-    if decision.grant is None:
-        return item.body if decision.reading.has_gpu else _void(item, warnings)
     if item.body.get("envFrom"):
-        warnings.append(
-            f"container {item.name}: envFrom cannot be seen into; "
-            f"{names.ENV_VISIBLE_DEVICES} or CUDA_VISIBLE_DEVICES there would break the share"
+        warn(
+            f"envFrom cannot be seen into; {names.ENV_VISIBLE_DEVICES} or CUDA_VISIBLE_DEVICES"
+            " there would break the share"
         )
-    steps: list[Callable[[Container], Json]] = [lambda at: _unreserved(at, warnings)]
-    if decision.grant.is_share:
-        share = decision.grant.share
-        framework = _framework(decision, translation)
-        steps += [
-            lambda at: _fraction(at, share, warnings),
-            lambda at: _served(at, framework, share, warnings),
-        ]
-        if throttle:
-            steps.append(lambda at: _throttled(at, share, config, warnings))
-    for step in steps:
-        body = step(item)
-        if body is not item.body:
-            item = Container(item.section, item.index, item.at, item.name, body)
-    return item.body
+    written = item.env()
+    env, changes, share = _unreserved(written, warn), {}, grant.share
+    if share:
+        env = _with_fraction(env, share, warn)
+        changes = serving.limited(item, framework, share, warn)
+        if cpus is not None:
+            changes |= _throttled(item, share * cpus, warn)
+    if env is not written:
+        changes["env"] = env
+    return {**item.body, **changes} if changes else item.body
 
 
-def _with_env(item: Container, env: list[Json]) -> Json:
-    return {**item.body, "env": env}
-
-
-def _void(item: Container, warnings: list[str]) -> Json:
+def _void(item: Container, warn: Warn) -> Json:
     """Hide the cards from a container without a GPU: an image may ask for all of them."""
     env = item.env()
-    own = [entry for entry in env if entry.get("name") == names.ENV_VISIBLE_DEVICES]
+    own = _named(env, names.ENV_VISIBLE_DEVICES)
     wanted = {"name": names.ENV_VISIBLE_DEVICES, "value": names.VOID}
     if own == [wanted]:
         return item.body
     if own:
-        warnings.append(
-            f"container {item.name}: {names.ENV_VISIBLE_DEVICES} is set to {names.VOID}; "
+        warn(
+            f"{names.ENV_VISIBLE_DEVICES} is set to {names.VOID}; "
             "the container has no GPU of its own in a pod with a share"
         )
-    return _with_env(item, _with_entry(env, wanted))
+    return {**item.body, "env": _with_entry(env, wanted)}
 
 
-def _unreserved(item: Container, warnings: list[str]) -> Json:
+def _unreserved(env: list[Json], warn: Warn) -> list[Json]:
     """Remove the variables that would beat the plugin's: a pod's own come last."""
-    env = item.env()
-    gone = [entry for entry in env if names.is_reserved(str(entry.get("name")))]
-    if not gone:
-        return item.body
-    named = ", ".join(asks.shown(entry["name"]) for entry in gone)
-    warnings.append(f"container {item.name}: {named} removed; the share decides what it sees")
     kept = [entry for entry in env if not names.is_reserved(str(entry.get("name")))]
-    return _with_env(item, kept)
+    if len(kept) == len(env):
+        return env
+    gone = ", ".join(shown(entry["name"]) for entry in env if entry not in kept)
+    warn(f"{gone} removed; the share decides what it sees")
+    return kept
 
 
-def _fraction(item: Container, share: Fraction, warnings: list[str]) -> Json:
-    env = item.env()
-    own = [entry for entry in env if entry.get("name") == names.ENV_FRACTION]
-    value = quantity.decimal(share, 2)
-    if own and all(_within(entry.get("value"), share) for entry in own):
-        return item.body
+def _with_fraction(env: list[Json], share: Fraction, warn: Warn) -> list[Json]:
+    own, value = _named(env, names.ENV_FRACTION), quantity.decimal(share, 2)
+    if own and all(is_within(entry.get("value"), share) for entry in own):
+        return env
     if own:
-        shown = asks.shown(own[-1].get("value", "from elsewhere"))
-        warnings.append(
-            f"container {item.name}: {names.ENV_FRACTION} {shown} replaced by {value}, its share"
-        )
-    return _with_env(item, _with_entry(env, {"name": names.ENV_FRACTION, "value": value}))
+        was = shown(own[-1].get("value", "from elsewhere"))
+        warn(f"{names.ENV_FRACTION} {was} replaced by {value}, its share")
+    return _with_entry(env, {"name": names.ENV_FRACTION, "value": value})
 
 
-def _within(value: Any, share: Fraction) -> bool:
-    try:
-        return isinstance(value, str) and 0 < quantity.plain(value) <= share
-    except ValueError:
-        return False
+def _named(env: list[Json], name: str) -> list[Json]:
+    return [entry for entry in env if entry.get("name") == name]
 
 
 def _with_entry(env: list[Json], entry: Json) -> list[Json]:
@@ -150,59 +125,46 @@ def _main(translation: Translation) -> Decision | None:
     """Return the main container: the one that the ask is for, or one of those with a share."""
     said, decisions = translation.notes, translation.decisions
     if "" in said.asks:
-        return next((item for item in decisions if item.noted), None)
-    shares = [item for item in decisions if item.grant and item.grant.is_share]
-    apps = [item for item in shares if item.container.section == "containers"]
-    named = [item for item in apps if item.container.name == said.default_container]
+        return next((each for each in decisions if each.noted), None)
+    shares = [each for each in decisions if each.grant and each.grant.share]
+    apps = [each for each in shares if each.container.section == "containers"]
+    named = [each for each in apps if each.container.name == said.default_container]
     return next(iter((*named, *apps, *shares)), None)
 
 
-def _served(item: Container, framework: str | None, share: Fraction, warnings: list[str]) -> Json:
-    body, warning = serving.limited(item, framework, share)
-    if warning:
-        warnings.append(warning)
-    return body
-
-
-def _throttled(item: Container, share: Fraction, config: Config, warnings: list[str]) -> Json:
+def _throttled(item: Container, cpus: Fraction, warn: Warn) -> Json:
     """Add a CPU limit where there is none: never below the request, which is small if added."""
     resources = item.mapping("resources")
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    if names.CPU in limits:
-        return item.body
-    try:
-        request = asks.number(requests.get(names.CPU, 0))
-    except ValueError:
-        return item.body  # the API server refuses it with its own message
-    limit = max(share * config.cpus_per_gpu, request, _LEAST_CPU)
+    request = number(requests.get(names.CPU, 0))
+    if names.CPU in limits or request is None:  # what is no number, the API server refuses
+        return {}
+    limit = max(cpus, request, _LEAST_CPU)
     added = {"limits": {**limits, names.CPU: quantity.milli(limit)}}
     if names.CPU not in requests:
         added["requests"] = {**requests, names.CPU: quantity.milli(limit * _REQUEST_PART)}
-    warnings.append(
-        f"container {item.name}: gets a CPU limit of {quantity.milli(limit)} with its share; "
+    warn(
+        f"gets a CPU limit of {quantity.milli(limit)} with its share; "
         f"set limits.cpu to choose it, or annotate {names.ANNOTATION_THROTTLE}: 'off'"
     )
-    return {**item.body, "resources": {**resources, **added}}
+    return {"resources": {**resources, **added}}
 
 
 def _recorded(pod: Json, at: str, translation: Translation) -> Json:
     """Write the record of the grants; one that was copied from another pod goes."""
-    record = {
-        decision.container.name: _record(decision.grant)
-        for decision in translation.decisions
-        if decision.grant
-    }
-    text = _encode(record) if record else None
+    grants = {each.container.name: each.grant for each in translation.decisions}
+    record = {name: _record(grant) for name, grant in grants.items() if grant}
     found = annotations(pod, at)
-    if found.get(names.ANNOTATION_SHARE) == text:
+    noted = {key: value for key, value in found.items() if key != names.ANNOTATION_SHARE}
+    if record:
+        noted[names.ANNOTATION_SHARE] = _encode(record)
+    if noted == found:
         return pod
-    kept = {key: value for key, value in found.items() if key != names.ANNOTATION_SHARE}
-    noted = {**kept, names.ANNOTATION_SHARE: text} if text else kept
     return {**pod, "metadata": {**mapping(pod, "metadata", at), "annotations": noted}}
 
 
 def _record(grant: Grant) -> Json:
-    if grant.is_share:
+    if grant.share:
         return {"slots": grant.number, "share": quantity.decimal(grant.share, 2)}
     return {"cards": grant.number}
 
@@ -210,7 +172,7 @@ def _record(grant: Grant) -> Json:
 def _scheduled(pod: Json, at: str, config: Config) -> Json:
     """Add the settings' tolerations and runtime class where the pod lacks them."""
     spec = mapping(pod, "spec", at)
-    present = sequence(spec, "tolerations", f"{at}.spec" if at else "spec", dict)
+    present = sequence(spec, "tolerations", pods.path(at, "spec"), dict)
     missing = [
         wanted
         for wanted in config.tolerations
@@ -226,7 +188,7 @@ def _covers(present: Json, wanted: dict[str, str]) -> bool:
     """Whether a toleration of the pod tolerates all that a wanted one does, for ever."""
     if present.get("tolerationSeconds") is not None:
         return False
-    if present.get("effect") and present.get("effect") != wanted.get("effect"):
+    if present.get("effect") and present["effect"] != wanted.get("effect"):
         return False
     if present.get("operator") == "Exists":
         return not present.get("key") or present["key"] == wanted.get("key")

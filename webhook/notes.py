@@ -1,15 +1,16 @@
 """What a pod's annotations say to us."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
 from vgpu import names
-from webhook import asks
-from webhook.asks import Ask
-from webhook.pod import Container, Fault, Json, annotations
+from webhook import asks, serving
+from webhook.asks import Ask, shown
+from webhook.pod import Container, Fault, Json, annotations, path
 
-FRAMEWORKS = ("tensorflow-serving", "none")
+FRAMEWORKS = (serving.FRAMEWORK, "none")
 _THROTTLES = ("off",)
 
 T = TypeVar("T")
@@ -24,29 +25,28 @@ class Notes:
     throttle: bool
     """Whether containers may get a CPU limit."""
     default_container: str | None
-    faults: tuple[Fault, ...]
-    warnings: tuple[str, ...]
+    faults: list[Fault]
+    warnings: list[str]
 
 
 def read(pod: Json, at: str, containers: list[Container]) -> Notes:
     """Read the annotations. Raises Denied for values that are not strings."""
     found = annotations(pod, at)
-    faults: list[Fault] = []
-    reader = _Reader(found, f"{at}.metadata" if at else "metadata", containers, faults)
+    reader = _Reader(found, path(at, "metadata"), [item.name for item in containers], [])
     return Notes(
         asks=reader.by_container(names.ANNOTATION_ASK, asks.read_annotated),
         frameworks=reader.by_container(names.ANNOTATION_FRAMEWORK, _framework),
         throttle=reader.throttle(),
         default_container=found.get(names.ANNOTATION_DEFAULT_CONTAINER),
-        faults=tuple(faults),
-        warnings=tuple(unknown(found)),
+        faults=reader.faults,
+        warnings=unknown(found),
     )
 
 
 def unknown(found: dict[str, str]) -> list[str]:
     """Return a warning for each annotation with our prefix that this release does not know."""
     return [
-        f"annotation {asks.shown(key)} is unknown to this release and has no effect"
+        f"annotation {shown(key)} is unknown to this release and has no effect"
         for key in found
         if key.startswith(names.PREFIX) and key not in names.ANNOTATIONS_KNOWN
     ]
@@ -54,7 +54,7 @@ def unknown(found: dict[str, str]) -> list[str]:
 
 def _framework(_at: str, _field: str, text: str) -> str:
     if text not in FRAMEWORKS:
-        raise ValueError(f"{asks.shown(text)!r} is unknown; there are {', '.join(FRAMEWORKS)}")
+        raise ValueError(f"{shown(text)!r} is unknown; there are {', '.join(FRAMEWORKS)}")
     return text
 
 
@@ -62,39 +62,56 @@ def _framework(_at: str, _field: str, text: str) -> str:
 class _Reader:
     found: dict[str, str]
     at: str
-    containers: list[Container]
+    containers: list[str]
     faults: list[Fault]
 
     def by_container(self, key: str, read: Callable[[str, str, str], T]) -> dict[str, T]:
-        if key not in self.found:
-            return {}
-        if not self.containers:
-            self._fault(key, f"{asks.shown(self.found[key])}: the pod has no containers")
-            return {}
         values: dict[str, T] = {}
-        try:
-            parts = asks.by_name(self.found[key])
-        except ValueError as fault:
-            self._fault(key, str(fault))
-            return {}
-        known = [container.name for container in self.containers]
+        parts: dict[str, str] = {}
+        if key in self.found:
+            with self._blamed(key):
+                parts = _by_name(self.found[key], self.containers)
         for name, text in parts.items():
-            if name and name not in known:
-                there = f"there are {', '.join(known)}"
-                self._fault(key, f"names no container {asks.shown(name)!r}; {there}")
-                continue
-            try:
+            with self._blamed(key, name):
+                if name and name not in self.containers:
+                    there = f"there are {', '.join(self.containers)}"
+                    raise ValueError(f"names no container {shown(name)!r}; {there}")
                 values[name] = read(self.at, f"annotations[{key}]", text)
-            except ValueError as fault:
-                self._fault(key, str(fault), name)
         return values
 
     def throttle(self) -> bool:
         value = self.found.get(names.ANNOTATION_THROTTLE)
-        if value is not None and value not in _THROTTLES:
-            text = f"{asks.shown(value)!r} is not allowed; allowed: {', '.join(_THROTTLES)}"
-            self._fault(names.ANNOTATION_THROTTLE, text)
+        if value is not None:
+            with self._blamed(names.ANNOTATION_THROTTLE):
+                if value not in _THROTTLES:
+                    allowed = f"allowed: {', '.join(_THROTTLES)}"
+                    raise ValueError(f"{shown(value)!r} is not allowed; {allowed}")
         return value is None
 
-    def _fault(self, key: str, text: str, container: str = "") -> None:
-        self.faults.append(Fault(self.at, f"annotations[{key}]", text, container))
+    @contextmanager
+    def _blamed(self, key: str, container: str = "") -> Iterator[None]:
+        try:
+            yield
+        except ValueError as fault:
+            self.faults.append(Fault(self.at, f"annotations[{key}]", str(fault), container))
+
+
+def _by_name(text: str, containers: list[str]) -> dict[str, str]:
+    """Read an annotation's value: `300m` as {"": "300m"}, `a=500m,b=100m` by container name.
+
+    Raises ValueError for mixed forms, empty parts and a name that comes twice.
+    """
+    if not containers:
+        raise ValueError(f"{shown(text)}: the pod has no containers")
+    if "=" not in text:
+        return {"": text.strip()}
+    parts: dict[str, str] = {}
+    for part in text.split(","):
+        name, sign, value = (piece.strip() for piece in part.partition("="))
+        if not (name and sign and value):
+            fault = f"{shown(part)!r} is not of the form container=value"
+            raise ValueError(f"{shown(text)!r}: {fault}")
+        if name in parts:
+            raise ValueError(f"{shown(text)!r}: names {shown(name)!r} twice; name it once")
+        parts[name] = value
+    return parts

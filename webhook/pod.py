@@ -1,7 +1,9 @@
 """A pod (or a pod template) as raw JSON: its containers, and parts of a known shape."""
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
@@ -11,33 +13,33 @@ SECTIONS = ("initContainers", "containers")
 """The lists whose containers may ask; ephemeral containers may not have resources."""
 
 
+def path(*parts: str) -> str:
+    """Join the parts of a field path; an empty one is the object itself."""
+    return ".".join(filter(None, parts))
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Something in an object for which the request is denied."""
 
-    at: str
-    """Field path of the container, or of the pod."""
+    at: str = dataclasses.field(compare=False)
+    """Field path of the container, or of the pod; it may change in an update, the rest is equal."""
     field: str
     """Rest of the path."""
     text: str
     """The value and what is allowed."""
     container: str = ""
-    """Name of the container; faults of two objects are compared by it, not by the index."""
+    """Name of the container."""
 
     def __str__(self) -> str:
-        return f"{'.'.join(part for part in (self.at, self.field) if part)}: {self.text}"
-
-    @property
-    def identity(self) -> tuple[str, str, str]:
-        """What makes two faults the same one, before and after an update."""
-        return (self.container, self.field, self.text)
+        return f"{path(self.at, self.field)}: {self.text}"
 
 
 class Denied(Exception):
     """The object is refused, for all of its faults."""
 
-    def __init__(self, faults: list[Fault]) -> None:
-        super().__init__("; ".join(str(fault) for fault in faults))
+    def __init__(self, *faults: Fault) -> None:
+        super().__init__("; ".join(map(str, faults)))
         self.faults = faults
 
 
@@ -47,7 +49,6 @@ class Container:
 
     section: str
     """One of SECTIONS."""
-    index: int
     at: str
     """Field path, such as `spec.containers[0]`."""
     name: str
@@ -76,7 +77,7 @@ def mapping(parent: Json, key: str, at: str) -> Json:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise Denied([Fault(at, key, "must be an object")])
+        raise Denied(Fault(at, key, "must be an object"))
     return value
 
 
@@ -86,49 +87,46 @@ def sequence(parent: Json, key: str, at: str, of: type[Any]) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise Denied([Fault(at, key, "must be a list")])
+        raise Denied(Fault(at, key, "must be a list"))
     for index, item in enumerate(value):
         if not isinstance(item, of):
             kind = "a string" if of is str else "an object"
-            raise Denied([Fault(at, f"{key}[{index}]", f"must be {kind}")])
+            raise Denied(Fault(at, f"{key}[{index}]", f"must be {kind}"))
     return value
 
 
 def containers(pod: Json, at: str) -> list[Container]:
     """Return the init containers and containers of a pod, in the order in which they start."""
-    return list(_containers(pod, at))
-
-
-def _containers(pod: Json, at: str) -> Iterator[Container]:
-    spec = mapping(pod, "spec", at)
-    prefix = f"{at}.spec" if at else "spec"
+    spec, prefix = mapping(pod, "spec", at), path(at, "spec")
+    found = []
     for section in SECTIONS:
         for index, body in enumerate(sequence(spec, section, prefix, dict)):
             name = body.get("name")
             place = f"{prefix}.{section}[{index}]"
-            yield Container(section, index, place, name if isinstance(name, str) else "", body)
+            found.append(Container(section, place, name if isinstance(name, str) else "", body))
+    return found
 
 
 def annotations(pod: Json, at: str) -> dict[str, str]:
     """Return the annotations of an object. Raises Denied for a value that is not a string."""
-    prefix = f"{at}.metadata" if at else "metadata"
+    prefix = path(at, "metadata")
     found = mapping(mapping(pod, "metadata", at), "annotations", prefix)
     for key, value in found.items():
         if not isinstance(value, str):
-            raise Denied([Fault(prefix, f"annotations[{key}]", "must be a string; quote it")])
+            raise Denied(Fault(prefix, f"annotations[{key}]", "must be a string; quote it"))
     return found
 
 
-def with_bodies(pod: Json, bodies: dict[tuple[str, int], Json]) -> Json:
-    """Return the pod with other containers at (section, index); all else is shared."""
-    if not bodies:
-        return pod
-    spec = dict(pod["spec"])
-    for section in {section for section, _ in bodies}:
-        spec[section] = [
-            bodies.get((section, index), body) for index, body in enumerate(spec[section])
-        ]
-    return {**pod, "spec": spec}
+def with_bodies(pod: Json, bodies: Iterable[Json]) -> Json:
+    """Return the pod with other bodies for its `containers`, in their order; the rest is shared."""
+    spec, following = pod.get("spec") or {}, iter(bodies)
+    changed = {}
+    for section in SECTIONS:
+        before = spec.get(section) or []
+        after = list(islice(following, len(before)))
+        if any(new is not old for new, old in zip(after, before, strict=True)):
+            changed[section] = after
+    return {**pod, "spec": {**spec, **changed}} if changed else pod
 
 
 def controller(document: Json) -> Json:

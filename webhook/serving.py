@@ -5,15 +5,17 @@ It reads no environment variable, only a flag; the last of several wins, and the
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
-from vgpu import names, quantity
+from vgpu import names
+from webhook.asks import is_within
 from webhook.pod import Container, Json
 
 FRAMEWORK = "tensorflow-serving"
 FLAG = "--per_process_gpu_memory_fraction="
 OURS = f"{FLAG}$({names.ENV_MEMORY_FRACTION})"
+_UNLIMITED = f"its memory is not limited; add {OURS}"
 
 _PROGRAMS = ("tensorflow_model_server", "tf_serving_entrypoint.sh")
 _REPOSITORY = "tensorflow/serving"
@@ -21,31 +23,32 @@ _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh"})
 _IN_TEXT = re.compile(re.escape(FLAG) + r"([^\s'\";&|]*)")
 
 
-def limited(container: Container, framework: str | None, share: Fraction) -> tuple[Json, str]:
-    """Return the container's body with the flag, and a warning or an empty text.
+def limited(
+    container: Container, framework: str | None, share: Fraction, warn: Callable[[str], None]
+) -> Json:
+    """Return the container's changed fields: `args` with the flag, where it has to be added.
 
     `framework` is what the annotation says, None if nothing.
     """
     command, args = container.texts("command"), container.texts("args")
     official = _is_official(container.body.get("image"))
     if not (framework == FRAMEWORK or (framework is None and (official or _runs_it(command)))):
-        return container.body, ""
+        return {}
     words = [*command, *args]
     if _is_shell(words):
         own = next(reversed(_IN_TEXT.findall(" ".join(words))), "")
-        done = names.ENV_MEMORY_FRACTION in own or _within(own, share)
-        return container.body, "" if done else _advice(container, "the shell's command line")
-    own = next((word for word in reversed(words) if word.startswith(FLAG)), None)
-    if own is not None and _within(own.removeprefix(FLAG), share):
-        return container.body, ""
-    if args or _runs_it(command) or (official and not command):
-        warning = f"container {container.name}: {own} is overridden by its share" if own else ""
-        return {**container.body, "args": [*args, OURS]}, warning
-    return container.body, _advice(container, "the arguments of tensorflow_model_server")
-
-
-def _advice(container: Container, where: str) -> str:
-    return f"container {container.name}: its memory is not limited; add {OURS} to {where}"
+        if names.ENV_MEMORY_FRACTION not in own and not is_within(own, share):
+            warn(f"{_UNLIMITED} to the shell's command line")
+        return {}
+    own = next((word for word in reversed(words) if word.startswith(FLAG)), "")
+    if own == OURS or is_within(own.removeprefix(FLAG), share):
+        return {}
+    if not (args or _runs_it(command) or (official and not command)):
+        warn(f"{_UNLIMITED} to the arguments of tensorflow_model_server")
+        return {}
+    if own:
+        warn(f"{own} is overridden by its share")
+    return {"args": [*args, OURS]}
 
 
 def _name(word: str) -> str:
@@ -84,12 +87,3 @@ def _is_official(image: object) -> bool:
     path, _, last = image.partition("@")[0].rpartition("/")
     repository = f"{path}/{last.partition(':')[0]}"
     return f"/{repository}".endswith(f"/{_REPOSITORY}")
-
-
-def _within(text: str, share: Fraction) -> bool:
-    if FLAG + text == OURS:
-        return True
-    try:
-        return 0 < quantity.plain(text) <= share
-    except ValueError:
-        return False

@@ -1,13 +1,13 @@
 """Which kinds hold pods, and where."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from webhook.pod import Json
 
-POD = ("", "Pod")
+Path: TypeAlias = tuple[str, ...]
 _TEMPLATE = ("spec", "template")
-PATHS: dict[tuple[str, str], tuple[str, ...]] = {
-    POD: (),
+PATHS: dict[tuple[str, str], Path] = {
+    ("", "Pod"): (),
     ("", "ReplicationController"): _TEMPLATE,
     ("", "PodTemplate"): ("template",),
     ("apps", "Deployment"): _TEMPLATE,
@@ -20,7 +20,7 @@ PATHS: dict[tuple[str, str], tuple[str, ...]] = {
 """(API group, kind) to the way from the object to what has a pod's `metadata` and `spec`."""
 
 
-def get(document: Any, path: tuple[str, ...]) -> Any:
+def get(document: Any, path: Path) -> Any:
     """Return what lies at a path, or None where the way ends early."""
     for key in path:
         if not isinstance(document, dict):
@@ -29,15 +29,8 @@ def get(document: Any, path: tuple[str, ...]) -> Any:
     return document
 
 
-def replaced(document: Json, path: tuple[str, ...], value: Json) -> Json:
+def replaced(document: Json, path: Path, value: Json) -> Json:
     """Return the document with another value at a path that exists; all else is shared."""
     if not path:
         return value
-    key, *rest = path
-    return {**document, key: replaced(document[key], tuple(rest), value)}
-
-
-def holders(path: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the ways to the objects around the pod that have metadata of their own."""
-    # A CronJob's jobTemplate has metadata; `spec` has not, but looking there finds nothing.
-    return [path[:i] for i in range(len(path))]
+    return {**document, path[0]: replaced(document[path[0]], path[1:], value)}

@@ -1,10 +1,9 @@
 """From asks to grants: what every container of a pod gets, and its resources rewritten so."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vgpu import names
-from webhook import asks, notes, resources
+from webhook import notes, resources
 from webhook.asks import Ask, Grant
 from webhook.config import Config
 from webhook.notes import Notes
@@ -20,65 +19,51 @@ class Decision:
     reading: Reading
     noted: Ask | None
     """The annotation's ask, if it is this container's."""
+    stored: Reading | None
+    """What the container of this name had before an update, if there was one."""
     grant: Grant | None
-    faults: tuple[Fault, ...] = ()
+    faults: list[Fault]
 
     @property
     def ask(self) -> Ask | None:
         """The ask, from wherever; where there are several they are equal, or there is a fault."""
-        return next(iter((*self.reading.asks, *((self.noted,) if self.noted else ()))), None)
+        return next(iter(self.reading.asks), self.noted)
 
 
 @dataclass(frozen=True, slots=True)
 class Translation:
     """What all containers of a pod get."""
 
-    decisions: tuple[Decision, ...]
+    decisions: list[Decision]
     notes: Notes
-    faults: tuple[Fault, ...]
-    warnings: tuple[str, ...]
-
-    @property
-    def has_grant(self) -> bool:
-        """Whether any container is granted something."""
-        return any(decision.grant for decision in self.decisions)
+    faults: list[Fault]
+    warnings: list[str]
 
 
-Held = Mapping[str, tuple[Grant, ...]]
-"""Grants by container name, as an object holds them."""
-
-
-def held(pod: Json | None, at: str) -> Held:
-    """Return the grants that a stored pod or template holds."""
-    if pod is None:
-        return {}
-    return {item.name: resources.read(item).grants for item in containers(pod, at)}
-
-
-def translate(pod: Json, at: str, stored: Held, config: Config, *, annotated: bool) -> Translation:
+def translate(
+    pod: Json, at: str, stored: Json | None, config: Config, *, annotated: bool
+) -> Translation:
     """Decide what each container gets.
 
-    `stored` are the grants before an update: an ask wins over them, an annotation's only where
-    `annotated` says that it is moved into resources, which is in pods. Faults are returned, not
-    raised, but for wrong JSON types (Denied).
+    An ask wins over the grants of the `stored` pod, an annotation's only where `annotated` says
+    that it is moved into resources, which is in pods. Faults are returned, not raised, but for
+    wrong JSON types (Denied).
     """
+    before = {item.name: resources.read(item) for item in containers(stored or {}, at)}
     listed = containers(pod, at)
-    readings = [resources.read(container) for container in listed]
+    readings = [resources.read(item) for item in listed]
     said = notes.read(pod, at, listed)
-    noted, warnings = _addressed(said, listed, readings, config)
-
-    def replaceable(item: Container, reading: Reading) -> tuple[Grant, ...]:
-        return stored.get(item.name, ()) if reading.asks or annotated else ()
-
-    decisions = tuple(
-        _decide(item, reading, noted.get(item.name), replaceable(item, reading), config)
+    noted, warnings = _addressed(said, listed, readings)
+    decisions = [
+        _decide(item, reading, noted.get(item.name), before.get(item.name), config, annotated)
         for item, reading in zip(listed, readings, strict=True)
-    )
-    faults = (*said.faults, *(fault for decision in decisions for fault in decision.faults))
-    rounded = (_rounding(decision) for decision in decisions)
-    return Translation(
-        decisions, said, faults, (*said.warnings, *warnings, *(text for text in rounded if text))
-    )
+    ]
+    faults = [*said.faults, *(fault for decision in decisions for fault in decision.faults)]
+    for decision in decisions:
+        if decision.ask and not decision.faults:
+            text = decision.ask.rounding(decision.grant)
+            warnings += [f"container {decision.container.name}: {text}"] if text else []
+    return Translation(decisions, said, faults, [*said.warnings, *warnings])
 
 
 def rewritten(pod: Json, translation: Translation, *, annotated: bool) -> Json:
@@ -86,92 +71,80 @@ def rewritten(pod: Json, translation: Translation, *, annotated: bool) -> Json:
 
     Containers with a fault stay as they are.
     """
-    bodies = {}
-    for decision in translation.decisions:
-        if decision.faults or not (decision.reading.ask_keys or (annotated and decision.noted)):
-            continue
-        item = decision.container
-        body = resources.granted(item, decision.reading.ask_keys, decision.grant)
-        if body is not item.body:
-            bodies[(item.section, item.index)] = body
-    return with_bodies(pod, bodies)
+    return with_bodies(pod, (_rewritten(each, annotated) for each in translation.decisions))
+
+
+def _rewritten(decision: Decision, annotated: bool) -> Json:
+    asks = decision.reading.ask_keys
+    if decision.faults or not (asks or (annotated and decision.noted)):
+        return decision.container.body
+    return resources.granted(decision.container, asks, decision.grant)
 
 
 def _addressed(
-    said: Notes, listed: list[Container], readings: list[Reading], config: Config
+    said: Notes, listed: list[Container], readings: list[Reading]
 ) -> tuple[dict[str, Ask], list[str]]:
-    """Return the annotation's asks by the names of the containers that they are for."""
+    """Return the annotation's asks by the names of the containers that they are for.
+
+    One without a name is for the main container: the one that holds this ask or its grant already,
+    else the one that kubectl would take, else, with a warning, the first.
+    """
     unnamed = said.asks.get("")
-    if unnamed is None:
-        return said.asks, []
-    candidates = [item for item in listed if item.section == "containers"]
-    holders = [
-        item
+    candidates = {
+        item.name: reading
         for item, reading in zip(listed, readings, strict=True)
-        if item.section == "containers" and _holds(reading, unnamed, config)
+        if item.section == "containers"
+    }
+    if unnamed is None or not candidates:
+        return {name: ask for name, ask in said.asks.items() if name}, []
+    holders = [
+        name
+        for name, reading in candidates.items()
+        if unnamed.grant in reading.grants or unnamed.value in (ask.value for ask in reading.asks)
     ]
-    main, guessed = asks.main_container(candidates, holders, said.default_container)
-    if main is None:
-        return {}, []
+    if holders:
+        return {holders[0]: unnamed}, []
+    if said.default_container in candidates:
+        return {said.default_container: unnamed}, []
+    first = next(iter(candidates))
     warning = (
-        f"{names.ANNOTATION_ASK}: {unnamed.text} goes to {main.name!r}, the first of "
-        f"{len(candidates)} containers; to choose write {main.name}={unnamed.text}"
+        f"{names.ANNOTATION_ASK}: {unnamed.text} goes to {first!r}, the first of "
+        f"{len(candidates)} containers; to choose write {first}={unnamed.text}"
     )
-    return {main.name: unnamed}, [warning] if guessed else []
-
-
-def _holds(reading: Reading, ask: Ask, config: Config) -> bool:
-    if any(other.value == ask.value for other in reading.asks):
-        return True
-    try:
-        return asks.grant(ask, whole_cards=config.whole_cards) in reading.grants
-    except ValueError:
-        return False
+    return {first: unnamed}, [warning] if len(candidates) > 1 else []
 
 
 def _decide(
-    item: Container, reading: Reading, noted: Ask | None, stored: tuple[Grant, ...], config: Config
-) -> Decision:
-    written = (*reading.asks, *((noted,) if noted else ()))
-    faults = list(reading.faults)
-    wanted: Grant | None = None
-    for ask in written:
-        try:
-            wanted = asks.grant(ask, whole_cards=config.whole_cards)
-        except ValueError as fault:
-            faults.append(ask.blame(item, str(fault)))
-    if not written:
-        wanted = next(iter(reading.grants), None)
-    if not faults:
-        faults += _conflict(item, reading, written, wanted, stored)
-    return Decision(item, reading, noted, wanted, tuple(faults))
-
-
-def _conflict(
     item: Container,
     reading: Reading,
-    written: tuple[Ask, ...],
-    wanted: Grant | None,
-    stored: tuple[Grant, ...],
+    noted: Ask | None,
+    stored: Reading | None,
+    config: Config,
+    annotated: bool,
+) -> Decision:
+    asks = [*reading.asks, *([noted] if noted else [])]
+    refusals = [(ask, ask.refusal(whole_cards=config.whole_cards)) for ask in asks]
+    faults = [*reading.faults, *(ask.fault(item, why) for ask, why in refusals if why)]
+    grants = [ask.grant for ask, why in refusals if not why] if asks else reading.grants
+    grant = next(iter(grants), None)
+    if not faults:
+        replaced = stored.grants if stored and (reading.asks or (annotated and noted)) else []
+        faults = _conflicts(item, reading, asks, grant, replaced)
+    return Decision(item, reading, noted, stored, grant, faults)
+
+
+def _conflicts(
+    item: Container, reading: Reading, asks: list[Ask], grant: Grant | None, replaced: list[Grant]
 ) -> list[Fault]:
     """Return the fault of a container that would get two things, or different things."""
-    if len({ask.value for ask in written}) > 1:
-        both = " and ".join(f"{ask.field}: {ask.text}" for ask in written)
+    if len({ask.value for ask in asks}) > 1:
+        both = " and ".join(f"{ask.field}: {ask.text}" for ask in asks)
         return [item.fault("", f"two different asks: {both}; keep one")]
-    replaceable = stored if written else ()
-    rivals = [str(grant) for grant in reading.grants if grant not in (wanted, *replaceable)]
-    if wanted is not None:
+    rivals = [str(other) for other in reading.grants if other not in (grant, *replaced)]
+    if grant is not None:
         rivals += reading.others
     if not rivals:
         return []
-    mine = written[0].text if written else str(wanted)
+    mine = asks[0].text if asks else str(grant)
     text = f"{mine} beside {', '.join(rivals)}; a container gets one GPU resource, keep one"
-    return [written[0].blame(item, text) if written else item.fault("resources.limits", text)]
-
-
-def _rounding(decision: Decision) -> str | None:
-    ask = decision.ask
-    if ask is None or decision.faults:
-        return None
-    text = asks.rounding(ask, decision.grant)
-    return text and f"container {decision.container.name}: {text}"
+    return [asks[0].fault(item, text) if asks else item.fault("resources.limits", text)]

@@ -47,9 +47,8 @@ forms = st.sampled_from([copied, sent])
 def wanted(obj: Json, config: Config, old: Json | None = None) -> Json | None:
     """Return the desired object, None where it is denied."""
     group = obj["apiVersion"].rpartition("/")[0]
-    operation = "UPDATE" if old else "CREATE"
     try:
-        return desired(Review(operation, group, obj["kind"], obj, old), config).object
+        return desired(Review(group, obj["kind"], obj, old), config).object
     except Denied:
         return None
 
