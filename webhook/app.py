@@ -11,14 +11,9 @@ from typing import Any, NoReturn
 
 import structlog
 from flask import Flask, Response, request
-from prometheus_client import CONTENT_TYPE_LATEST
-from werkzeug.exceptions import (
-    BadRequest,
-    HTTPException,
-    RequestEntityTooLarge,
-    ServiceUnavailable,
-    UnsupportedMediaType,
-)
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from werkzeug import exceptions
+from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
 from webhook.admission import Answer, BadReview, answer
@@ -71,9 +66,9 @@ def _answer(body: bytes, config: Config, metrics: Metrics, decide: Decide) -> An
         result = decide(document, config)
         text = _encode(result.body)
     except BadReview as fault:
-        return _refused(metrics, BadRequest(str(fault)))
-    except RecursionError:
-        return _refused(metrics, BadRequest("the review is nested too deeply"))
+        raise exceptions.BadRequest(str(fault)) from fault
+    except RecursionError as fault:
+        raise exceptions.BadRequest("the review is nested too deeply") from fault
     except Exception as fault:  # noqa: BLE001 - a bug; failurePolicy decides what it means
         return _failed(metrics, document, fault)
     seconds = time.perf_counter() - start
@@ -84,26 +79,26 @@ def _answer(body: bytes, config: Config, metrics: Metrics, decide: Decide) -> An
 
 def _readyz(ready: Callable[[], bool]) -> str:
     if not ready():
-        raise ServiceUnavailable("ending")
+        raise exceptions.ServiceUnavailable("ending")
     return "ok\n"
 
 
 def _exposition(metrics: Metrics) -> Response:
-    return Response(metrics.exposition(), content_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(metrics.registry), content_type=CONTENT_TYPE_LATEST)
 
 
 def _read() -> bytes:
     kind, _, _ = (request.content_type or "").partition(";")
     if kind.strip().lower() != _JSON:
-        raise UnsupportedMediaType(f"the content type must be {_JSON}")
+        raise exceptions.UnsupportedMediaType(f"the content type must be {_JSON}")
     try:
         body = request.get_data(cache=False)
     except HTTPException:
         raise
     except Exception as fault:  # the server's stream has kinds of its own: broken chunks, gone
-        raise BadRequest("the body did not arrive whole") from fault
+        raise exceptions.BadRequest("the body did not arrive whole") from fault
     if len(body) == MAX_BODY and request.content_length is None:
-        raise RequestEntityTooLarge  # in chunks, and silently cut here
+        raise exceptions.RequestEntityTooLarge  # in chunks, and silently cut here
     return body
 
 
@@ -152,13 +147,10 @@ def _uid(document: Any) -> str:
 
 
 def _log(result: Answer, seconds: float) -> None:
+    texts = ("uid", "operation", "kind", "namespace", "name")
     log.info(
         "review",
-        uid=result.uid[:_LONGEST],
-        operation=result.operation[:_LONGEST],
-        kind=result.kind[:_LONGEST],
-        namespace=result.namespace[:_LONGEST],
-        name=result.name[:_LONGEST],
+        **{key: getattr(result, key)[:_LONGEST] for key in texts},
         verdict=result.verdict,
         ops=result.operations,
         ms=round(seconds * 1000, 3),

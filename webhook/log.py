@@ -1,7 +1,6 @@
 """Logging: one JSON object per line on stdout, from us and from gunicorn alike."""
 
 import json
-import logging
 import sys
 from collections.abc import MutableMapping
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ def _head(_logger: Any, level: str, line: MutableMapping[str, Any]) -> MutableMa
 
 
 # Made once: json.dumps with arguments makes a new encoder for each line.
-_encode = json.JSONEncoder(separators=(",", ":"), default=repr).encode
+_encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
 _RENDER = structlog.processors.JSONRenderer(serializer=lambda line, **_: _encode(line))
 
 
@@ -33,31 +32,16 @@ def configure(level: str) -> None:
 
 def for_gunicorn(level: str) -> dict[str, Any]:
     """Return a `logconfig_dict` that writes gunicorn's own lines like ours."""
+    formatter = {
+        "()": structlog.stdlib.ProcessorFormatter,
+        "foreign_pre_chain": [_head, structlog.processors.format_exc_info],
+        "processor": _RENDER,
+    }
+    stdout = {"class": "logging.StreamHandler", "formatter": "json", "stream": "ext://sys.stdout"}
+    gunicorn = {"level": level.upper(), "handlers": ["stdout"], "propagate": False}
     return {
-        "formatters": {
-            "json": {
-                "()": structlog.stdlib.ProcessorFormatter,
-                "foreign_pre_chain": [_head],
-                "processors": [
-                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                    structlog.processors.format_exc_info,
-                    _RENDER,
-                ],
-            }
-        },
-        "handlers": {
-            "stdout": {
-                "class": "logging.StreamHandler",
-                "formatter": "json",
-                "stream": "ext://sys.stdout",
-            }
-        },
+        "formatters": {"json": formatter},
+        "handlers": {"stdout": stdout},
         "root": {"level": "WARNING", "handlers": ["stdout"]},
-        "loggers": {
-            "gunicorn.error": {
-                "level": logging.getLevelName(level.upper()),
-                "handlers": ["stdout"],
-                "propagate": False,
-            }
-        },
+        "loggers": {"gunicorn.error": gunicorn},
     }

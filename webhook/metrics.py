@@ -3,19 +3,12 @@
 from functools import cache
 from typing import Final
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
+import prometheus_client as prometheus
 
 from webhook.admission import Answer
 from webhook.templates import PATHS
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # they double every series, and nobody asks when a counter began
+prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # they double every series, and nobody asks when a counter began
 
 OTHER = "other"
 _KINDS: Final = frozenset(kind for _, kind in PATHS)
@@ -27,31 +20,29 @@ class Metrics:
     """The instruments of one process, on a registry of their own."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        self._reviews = Counter(
-            "milligpu_webhook_reviews",
-            "Admission reviews answered.",
-            ("operation", "kind", "verdict", "dry_run"),
-            registry=self.registry,
+        self.registry = registry = prometheus.CollectorRegistry()
+        prometheus.ProcessCollector(registry=registry)
+        labels = ("operation", "kind", "verdict", "dry_run")
+        reviews = prometheus.Counter(
+            "milligpu_webhook_reviews", "Admission reviews answered.", labels, registry=registry
         )
-        self._counter = cache(self._reviews.labels)  # the labels' set is closed, and small
-        self._seconds = Histogram(
+        self._reviews = cache(reviews.labels)  # the labels' set is closed, and small
+        self._seconds = prometheus.Histogram(
             "milligpu_webhook_review_seconds",
             "Time from a review's last byte to its answer.",
             buckets=_SECONDS,
-            registry=self.registry,
+            registry=registry,
         )
-        self._errors = Counter(
+        self._errors = prometheus.Counter(
             "milligpu_webhook_errors",
             "Requests that got no review back, by HTTP status; 500 is a bug of ours.",
             ("status",),
-            registry=self.registry,
+            registry=registry,
         )
 
     def reviewed(self, answer: Answer, seconds: float) -> None:
         """Count an answer and the time that it took."""
-        self._counter(
+        self._reviews(
             answer.operation if answer.operation in _OPERATIONS else OTHER,
             answer.kind if answer.kind in _KINDS else OTHER,
             answer.verdict,
@@ -62,7 +53,3 @@ class Metrics:
     def refused(self, status: int) -> None:
         """Count a request that was answered with an HTTP error."""
         self._errors.labels(str(status)).inc()
-
-    def exposition(self) -> bytes:
-        """Return all of it in Prometheus' text format."""
-        return generate_latest(self.registry)

@@ -41,16 +41,14 @@ class Certificate:
             context.load_cert_chain(self.certificate, self.key)
         except OSError as fault:  # SSLError is one
             kept = "keeping the last good one" if self._context else "waiting for a good one"
-            log.warning(
-                "certificate unusable", path=str(self.certificate), fault=str(fault), now=kept
-            )
+            log.warning("certificate unusable", path=self.certificate, fault=str(fault), now=kept)
             return
         self._context = context
-        log.info("certificate loaded", path=str(self.certificate))
+        log.info("certificate loaded", path=self.certificate)
 
-    def wait(self, pause: float = 0.25) -> None:
+    def wait(self) -> None:
         """Return when there is a good pair, which may be long after start: certs makes it."""
         if self.context() is None:
-            log.info("waiting for the certificate", path=str(self.certificate))
+            log.info("waiting for the certificate", path=self.certificate)
         while self.context() is None:
-            time.sleep(pause)
+            time.sleep(0.25)
