@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 
-from vgpu.settings import SettingsError, choice, setting
+from vgpu.settings import SettingsError, level, setting
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -26,7 +26,7 @@ class Config:
     """Life of the CA; it is renewed at two thirds of it."""
     leaf_life: timedelta = setting(timedelta(days=90), _duration)
     """Life of the serving certificate; at most a third of the CA's, so that the CA lives longer."""
-    log_level: str = setting("info", choice("debug", "info", "warning", "error"))
+    log_level: str = setting("info", level)
     """Least level of the lines that are logged."""
 
     def __post_init__(self) -> None:

@@ -8,20 +8,16 @@ import sys
 import structlog
 
 from plugin import log, session
-from plugin.config import Config
-from plugin.gpu import InventoryError
-from plugin.http import Http, PortError
+from plugin.config import Config, UnusableError
+from plugin.http import Http
 from plugin.inventory import Inventory, open_inventory
 from plugin.metrics import Metrics
 from plugin.node import Node, in_thread
-from plugin.servicer import DevicePlugin, TooLargeError
-from plugin.session import FolderError, Place
+from plugin.servicer import DevicePlugin
+from plugin.session import Place
 from vgpu import names, settings
 
 ENDPOINT = "milligpu-vgpu.sock"
-
-# What an operator can do something about: one message, no traceback.
-_FATAL = (InventoryError, FolderError, PortError, TooLargeError)
 
 
 async def run(config: Config, inventory: Inventory) -> None:
@@ -70,7 +66,7 @@ def main() -> int:
     except asyncio.CancelledError:
         return 0
     except Exception as error:
-        if not isinstance(_only(error), _FATAL):
+        if not isinstance(_only(error), UnusableError):
             raise
         sys.stderr.write(f"{_only(error)}\n")
     return 1

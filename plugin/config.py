@@ -3,7 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpu.settings import boolean, choice, integer, seconds, setting
+from vgpu.settings import boolean, choice, integer, level, seconds, setting
+
+
+class UnusableError(Exception):
+    """The settings or the node do not let us work; the message tells the operator why."""
 
 
 def _folder(text: str) -> Path:
@@ -34,5 +38,5 @@ class Config:
     """Address that HTTP listens on; empty for all."""
     port: int = setting(9410, integer(0, 65535))
     """TCP port of `/metrics`, `/healthz` and `/readyz`; 0 lets the system choose."""
-    log_level: str = setting("info", choice("debug", "info", "warning", "error"))
-    """Least severe log lines that are written."""
+    log_level: str = setting("info", level)
+    """Least level of the lines that are logged."""

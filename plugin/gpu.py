@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from plugin.config import UnusableError
 from vgpu import slots
 
 MIB = 2**20
@@ -30,8 +31,8 @@ class Gpu:
         return (self.memory_total - self.memory_reserved) // MIB
 
 
-class InventoryError(Exception):
-    """There should be cards but they cannot be read; the message says what is wrong."""
+class InventoryError(UnusableError):
+    """There should be cards but they cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Where cards come from: the driver, or a file."""
 
 import contextlib
-from collections.abc import Callable
 from typing import Protocol
 
 from plugin.config import Config
@@ -17,19 +16,15 @@ class Inventory(Protocol):
         """Look at all cards. No driver, no card are answers; raises InventoryError for the rest."""
 
 
-def _nvml(_: Config) -> Inventory:
-    return NvmlInventory()
-
-
-def _simulated(config: Config) -> Inventory:
+def open_inventory(config: Config) -> Inventory:
+    """Return the inventory that the settings name. Raises InventoryError when it is refused."""
+    if config.inventory == "nvml":
+        return NvmlInventory()
     inventory = SimulatedInventory(config.inventory_file)
     inventory.probe()
-    real = [] if config.simulate_beside_gpus else _real_cards()
-    if real:
-        raise InventoryError(
-            "a simulated inventory is refused beside real cards; the driver finds "
-            + ", ".join(real)
-        )
+    if not config.simulate_beside_gpus and (real := _real_cards()):
+        found = f"the driver finds {', '.join(real)}"
+        raise InventoryError(f"a simulated inventory is refused beside real cards; {found}")
     return inventory
 
 
@@ -37,11 +32,3 @@ def _real_cards() -> list[str]:
     with contextlib.closing(NvmlInventory()) as driver, contextlib.suppress(InventoryError):
         return [gpu.model for gpu in driver.probe().gpus]
     return []
-
-
-_KINDS: dict[str, Callable[[Config], Inventory]] = {"nvml": _nvml, "simulated": _simulated}
-
-
-def open_inventory(config: Config) -> Inventory:
-    """Return the inventory that the settings name. Raises InventoryError when it is refused."""
-    return _KINDS[config.inventory](config)

@@ -3,74 +3,65 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
-from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, Histogram, ProcessCollector
-from prometheus_client.exposition import generate_latest
+import prometheus_client as prometheus
 
 from plugin.allocation import RefusedError
 from plugin.offer import Offer
 from vgpu import slots
 
+State = Literal["starting", "idle", "broken", "serving"]
+"""Idle: there is no card to share. Broken: there should be, but none can be used."""
 Rpc = Literal["Allocate", "GetPreferredAllocation"]
 _SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
-_STATES: Final = ("starting", "idle", "broken", "serving")
 
 
 class Metrics:
     """The instruments of one process, on a registry of their own."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        self._slots = Gauge(
+        self.registry = registry = prometheus.CollectorRegistry()
+        prometheus.ProcessCollector(registry=registry)
+        self._slots = prometheus.Gauge(
             "milligpu_plugin_slots",
             "Slots that the kubelet is told of, by health.",
             ("gpu", "model", "health"),
-            registry=self.registry,
+            registry=registry,
         )
-        self._state = Enum(
+        self.state = prometheus.Enum(
             "milligpu_plugin_state",
             "Idle: no card to share. Broken: no card can be used.",
-            states=_STATES,
-            registry=self.registry,
+            states=get_args(State),
+            registry=registry,
         )
-        self._registrations = Counter(
+        self.registrations = prometheus.Counter(
             "milligpu_plugin_registrations",
-            "Registrations tried with the kubelet.",
+            "Registrations tried with the kubelet: accepted, refused, unreachable.",
             ("outcome",),
-            registry=self.registry,
+            registry=registry,
         )
-        self.watchers = Gauge(
+        self.watchers = prometheus.Gauge(
             "milligpu_plugin_watchers",
             "Kubelets that listen to the list of slots: 1 when all is well.",
-            registry=self.registry,
+            registry=registry,
         )
-        self._calls = Histogram(
+        self._calls = prometheus.Histogram(
             "milligpu_plugin_call_seconds",
             "The kubelet's calls, by outcome: answered, refused (a sentence in the pod's status),"
             " failed (a bug of ours).",
             ("call", "outcome"),
             buckets=_SECONDS,
-            registry=self.registry,
+            registry=registry,
         )
 
     def offered(self, offer: Offer) -> None:
         """Set the gauges of all cards."""
         self._slots.clear()
         for card in offer.cards:
-            for health, count in (("healthy", not card.fault), ("unhealthy", bool(card.fault))):
-                self._slots.labels(card.gpu.uuid, card.gpu.model, health).set(
-                    slots.PER_CARD * count
-                )
-
-    def state(self, state: str) -> None:
-        """Set the state of the node."""
-        self._state.state(state)
-
-    def registered(self, outcome: Literal["accepted", "refused", "unreachable"]) -> None:
-        """Count a registration."""
-        self._registrations.labels(outcome).inc()
+            bad = slots.PER_CARD if card.fault else 0
+            for health, number in (("healthy", slots.PER_CARD - bad), ("unhealthy", bad)):
+                self._slots.labels(card.gpu.uuid, card.gpu.model, health).set(number)
 
     @contextmanager
     def call(self, name: Rpc) -> Iterator[None]:
@@ -84,7 +75,3 @@ class Metrics:
             raise
         finally:
             self._calls.labels(name, outcome).observe(time.perf_counter() - start)
-
-    def exposition(self) -> bytes:
-        """Return all of it in Prometheus' text format."""
-        return generate_latest(self.registry)

@@ -3,20 +3,18 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Literal, TypeVar
+from concurrent.futures import Future
+from typing import TypeVar
 
 import structlog
 
 from plugin.gpu import InventoryError, Probe, unfit
 from plugin.inventory import Inventory
-from plugin.metrics import Metrics
+from plugin.metrics import Metrics, State
 from plugin.offer import Card, Offer, update
 from vgpu import names
 
 T = TypeVar("T")
-State = Literal["starting", "idle", "broken", "serving"]
-"""Idle: there is no card to share. Broken: there should be, but none can be used."""
-
 log = structlog.get_logger()
 
 
@@ -59,7 +57,7 @@ class Node:
         if (state, notes) != (self.state, self.notes):
             self.state, self.notes = state, notes
             (log.error if state == "broken" else log.info)(state, notes=notes)
-            self._metrics.state(state)
+            self._metrics.state.state(state)
 
     def wake(self) -> None:
         """Wake all who wait for a pulse."""
@@ -93,24 +91,14 @@ def _state(cards: tuple[Card, ...], failed: bool) -> State:
 
 async def in_thread(call: Callable[[], T]) -> T:
     """Run a blocking call in a daemon thread: a driver that hangs must not keep us from ending."""
-    loop, future = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
-
-    def settle(outcome: T | Exception) -> None:
-        if future.cancelled():
-            return
-        if isinstance(outcome, Exception):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # so that it can be settled when nobody waits any more
 
     def work() -> None:
         try:
-            outcome: T | Exception = call()
+            future.set_result(call())
         except Exception as error:  # noqa: BLE001 - it is raised again where it is awaited
-            outcome = error
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, outcome)
+            future.set_exception(error)
 
     threading.Thread(target=work, daemon=True).start()
-    result: T = await future
-    return result
+    return await asyncio.wrap_future(future)

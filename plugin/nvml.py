@@ -1,6 +1,7 @@
 """Real cards, as NVIDIA's driver library knows them. The only importer of `pynvml`."""
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import pynvml
@@ -13,8 +14,8 @@ _ABSENT = {
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
     pynvml.NVML_ERROR_GPU_NOT_FOUND: "the NVIDIA driver finds no card",
 }
-# How a driver says that it does not know the second version of a call.
-_TOO_OLD = {
+# How an older driver, or a card, says that it does not know a call or its second version.
+_UNKNOWN = {
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
     pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
     pynvml.NVML_ERROR_NOT_SUPPORTED,
@@ -69,43 +70,25 @@ def _look(count: int) -> Probe:
 
 def _gpu(index: int) -> Gpu:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    total, reserved = _memory(handle)
+    memory = _if_known(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
+    reserved = memory.reserved if memory else 0
+    mig = _if_known(pynvml.nvmlDeviceGetMigMode, handle)
     return Gpu(
         uuid=pynvml.nvmlDeviceGetUUID(handle),
         index=index,
-        minor=_minor(handle),
+        minor=_if_known(pynvml.nvmlDeviceGetMinorNumber, handle),
         model=pynvml.nvmlDeviceGetName(handle),
-        memory_total=total,
+        memory_total=(memory or pynvml.nvmlDeviceGetMemoryInfo(handle)).total,
         memory_reserved=reserved,
-        mig=_mig(handle),
+        mig=mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
     )
 
 
-def _memory(handle: Any) -> tuple[int, int]:
-    """Return total and reserved bytes."""
+def _if_known(call: Callable[..., Any], *args: Any) -> Any:
+    """Return what a call answers, or None where the driver or the card does not know it."""
     try:
-        memory = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
+        return call(*args)
     except pynvml.NVMLError as error:
-        if error.value not in _TOO_OLD:
-            raise
-        return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total), 0
-    return int(memory.total), int(memory.reserved)
-
-
-def _minor(handle: Any) -> int | None:
-    try:
-        return int(pynvml.nvmlDeviceGetMinorNumber(handle))
-    except pynvml.NVMLError as error:
-        if error.value not in _TOO_OLD:
+        if error.value not in _UNKNOWN:
             raise
         return None
-
-
-def _mig(handle: Any) -> bool:
-    try:
-        current, _ = pynvml.nvmlDeviceGetMigMode(handle)
-    except pynvml.NVMLError as error:
-        if error.value not in _TOO_OLD:
-            raise
-        return False
-    return bool(current == pynvml.NVML_DEVICE_MIG_ENABLE)

@@ -1,6 +1,7 @@
 """The five calls of the device plugin API: message in, pure function, message out."""
 
 from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -8,7 +9,8 @@ import structlog
 
 from plugin import allocation, edits
 from plugin.allocation import RefusedError
-from plugin.metrics import Metrics
+from plugin.config import UnusableError
+from plugin.metrics import Metrics, Rpc
 from plugin.node import Node
 from plugin.offer import Offer
 from plugin.v1beta1 import deviceplugin_pb2 as api
@@ -22,14 +24,10 @@ Context = grpc.aio.ServicerContext[Any, Any]
 log = structlog.get_logger()
 
 
-class TooLargeError(Exception):
-    """The list of slots does not fit into a message that the kubelet would take."""
-
-
 def device_list(offer: Offer) -> api.ListAndWatchResponse:
     """Return the full list, without topology, or a NUMA policy would split shares.
 
-    Raises TooLargeError with the numbers.
+    Raises UnusableError with the numbers when the kubelet would not take it.
     """
     response = api.ListAndWatchResponse(
         devices=[
@@ -39,7 +37,7 @@ def device_list(offer: Offer) -> api.ListAndWatchResponse:
     )
     size = response.ByteSize()
     if size > MAX_MESSAGE:
-        raise TooLargeError(
+        raise UnusableError(
             f"the list of {len(offer.healthy)} slots of {len(offer.cards)} GPUs has {size} bytes;"
             f" the kubelet takes {MAX_MESSAGE}, which is enough for"
             f" {len(offer.cards) * MAX_MESSAGE // size} such GPUs"
@@ -99,15 +97,12 @@ class DevicePlugin(rpc.DevicePluginServicer):
     ) -> api.PreferredAllocationResponse:
         """Answer with the best fit for each container."""
         response = api.PreferredAllocationResponse()
-        try:
-            with self._metrics.call("GetPreferredAllocation"):
-                for asked in request.container_requests:
-                    free = self._slots(asked.available_deviceIDs)
-                    required = self._slots(asked.must_include_deviceIDs)
-                    chosen = allocation.choose(free, required, asked.allocation_size)
-                    response.container_responses.add(deviceIDs=map(str, chosen))
-        except RefusedError as refusal:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
+        async with self._answering("GetPreferredAllocation", context):
+            for asked in request.container_requests:
+                free = self._slots(asked.available_deviceIDs)
+                required = self._slots(asked.must_include_deviceIDs)
+                chosen = allocation.choose(free, required, asked.allocation_size)
+                response.container_responses.add(deviceIDs=map(str, chosen))
         return response
 
     async def Allocate(  # noqa: N802
@@ -115,17 +110,13 @@ class DevicePlugin(rpc.DevicePluginServicer):
     ) -> api.AllocateResponse:
         """Answer with each container's environment, which follows from its ids alone."""
         response = api.AllocateResponse()
-        try:
-            with self._metrics.call("Allocate"):
-                for asked in request.container_requests:
-                    slots = set(self._slots(asked.devices_ids))
-                    gpu = self.offer.gpus[allocation.one_card(slots)]
-                    envs = edits.environment(gpu, len(slots), self._margin_mib)
-                    response.container_responses.add(envs=envs)
-                    log.info("allocated", gpu=gpu.uuid, slots=len(slots))
-        except RefusedError as refusal:
-            log.warning("refused", why=str(refusal))
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
+        async with self._answering("Allocate", context):
+            for asked in request.container_requests:
+                slots = set(self._slots(asked.devices_ids))
+                gpu = self.offer.gpus[allocation.one_card(slots)]
+                envs = edits.environment(gpu, len(slots), self._margin_mib)
+                response.container_responses.add(envs=envs)
+                log.info("allocated", gpu=gpu.uuid, slots=len(slots))
         return response
 
     async def PreStartContainer(  # noqa: N802
@@ -140,3 +131,13 @@ class DevicePlugin(rpc.DevicePluginServicer):
             return [known[name] for name in ids]
         except KeyError as unknown:
             raise RefusedError(f"no slot of this node: {unknown}") from None
+
+    @asynccontextmanager
+    async def _answering(self, call: Rpc, context: Context) -> AsyncIterator[None]:
+        """Measure a call; a refusal ends it with a sentence that reaches the pod's status."""
+        try:
+            with self._metrics.call(call):
+                yield
+        except RefusedError as refusal:
+            log.warning("refused", call=call, why=str(refusal))
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))

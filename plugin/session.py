@@ -6,16 +6,17 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import grpc
 import structlog
 
+from plugin.config import UnusableError
 from plugin.metrics import Metrics
 from plugin.servicer import DevicePlugin, device_list
 from plugin.v1beta1 import deviceplugin_pb2 as api
@@ -34,12 +35,15 @@ GRACE: Final = 1.0
 
 # Otherwise Python sends the socket's path as the authority, which a kubelet may refuse.
 _CHANNEL: Final = (("grpc.default_authority", "localhost"),)
+_AWAY: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
+T = TypeVar("T")
+Identity: TypeAlias = tuple[int, int, int]
 log = structlog.get_logger()
 
 
-class FolderError(Exception):
-    """The device plugin folder cannot be used; the message is one sentence for the operator."""
+class FolderError(UnusableError):
+    """The device plugin folder cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +66,6 @@ class Place:
         return self.folder / "kubelet.sock"
 
 
-class Identity(NamedTuple):
-    """Tells a file from its successor at the same path; inode numbers alone are used again."""
-
-    device: int
-    inode: int
-    modified: int
-
-
-def identity(path: Path) -> Identity | None:
-    """Return a file's identity, or None if there is none."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return Identity(stat.st_dev, stat.st_ino, stat.st_mtime_ns)
-
-
 def check(folder: Path) -> None:
     """See whether a socket can be made in the device plugin folder. Raises FolderError."""
     path = _private(folder)
@@ -93,51 +80,44 @@ def check(folder: Path) -> None:
         ) from error
 
 
-def _private(folder: Path) -> Path:
-    return folder / f".{secrets.token_hex(4)}.sock"
-
-
 async def run(place: Place, servicer: DevicePlugin, metrics: Metrics) -> None:
     """Keep the kubelet in the picture for ever; the first of a row of failures is logged."""
     pause, failing = BACK_OFF[0], False
     while True:
         try:
-            kubelet = await _present(place)
+            kubelet = await _found(
+                lambda: _identity(place.kubelet), "waiting for the kubelet", place.kubelet
+            )
             async with _serving(place, servicer) as ours:
                 await _register(place)
-                metrics.registered("accepted")
+                metrics.registrations.labels("accepted").inc()
                 log.info("registered", resource=place.resource, socket=str(place.socket))
                 pause, failing = BACK_OFF[0], False
                 log.warning("forgotten", why=await _forgotten(place, servicer, ours, kubelet))
         except (grpc.aio.AioRpcError, FolderError) as error:
-            away = isinstance(error, FolderError) or error.code() in _AWAY
-            metrics.registered("unreachable" if away else "refused")
-            (log.debug if failing else log.warning)("not registered", why=_reason(error))
+            grpc_error = error if isinstance(error, grpc.aio.AioRpcError) else None
+            refused = grpc_error is not None and grpc_error.code() not in _AWAY
+            metrics.registrations.labels("refused" if refused else "unreachable").inc()
+            why = str(grpc_error.details() if grpc_error else error)
+            (log.debug if failing else log.warning)("not registered", why=why)
             failing = True
         await asyncio.sleep(pause)
         pause = min(2 * pause, BACK_OFF[1])
 
 
-_AWAY: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-
-
-def _reason(error: Exception) -> str:
-    return str(error.details() if isinstance(error, grpc.aio.AioRpcError) else error)
-
-
-async def _present(place: Place) -> Identity:
-    """Wait for the kubelet's socket."""
-    waiting = False
-    while (found := identity(place.kubelet)) is None:
-        if not waiting:
-            log.info("waiting for the kubelet", socket=str(place.kubelet))
-        waiting = True
+async def _found(look: Callable[[], T | None], waiting: str, path: Path) -> T:
+    """Look until something is found, and return it; say once that we wait."""
+    found = look()
+    if found is None:
+        log.info(waiting, path=str(path))
+    while found is None:
         await asyncio.sleep(POLL)
+        found = look()
     return found
 
 
 @asynccontextmanager
-async def _serving(place: Place, servicer: DevicePlugin) -> AsyncIterator[Identity]:
+async def _serving(place: Place, servicer: DevicePlugin) -> AsyncIterator[Identity | None]:
     """Serve on a fresh socket, and afterwards remove it if it is still ours."""
     async with _alone(place):
         check(place.folder)
@@ -152,25 +132,22 @@ async def _serving(place: Place, servicer: DevicePlugin) -> AsyncIterator[Identi
         finally:
             servicer.set_open(False)
             await server.stop(GRACE)
-            if identity(place.socket) == ours:
+            if _identity(place.socket) == ours:
                 place.socket.unlink(missing_ok=True)
 
 
-def _bind(server: grpc.aio.Server, place: Place) -> Identity:
+def _bind(server: grpc.aio.Server, place: Place) -> Identity | None:
     """Bind our socket. Under a private name first: when it stops, gRPC unlinks the name that it
     bound, whatever is there by then.
     """
     private = _private(place.folder)
     try:
         server.add_insecure_port(_address(private))
-        stat = private.rename(place.socket).lstat()
+        ours = _identity(private)
+        private.rename(place.socket)
     except (RuntimeError, OSError) as error:
         raise FolderError(f"cannot serve in {place.folder}: {error}") from error
-    return Identity(stat.st_dev, stat.st_ino, stat.st_mtime_ns)
-
-
-def _address(path: Path) -> str:
-    return f"unix:{quote(str(path))}"
+    return ours
 
 
 @asynccontextmanager
@@ -184,22 +161,17 @@ async def _alone(place: Place) -> AsyncIterator[None]:
     except OSError as error:
         raise FolderError(f"cannot open {place.folder}: {error.strerror}") from error
     try:
-        waiting = False
-        while not _locked(folder):
-            if not waiting:
-                log.warning("waiting for another plugin to end", folder=str(place.folder))
-            waiting = True
-            await asyncio.sleep(POLL)
+        await _found(lambda: _locked(folder), "waiting for another plugin to end", place.folder)
         yield
     finally:
         os.close(folder)
 
 
-def _locked(folder: int) -> bool:
+def _locked(folder: int) -> bool | None:
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False
+        return None
     return True
 
 
@@ -212,17 +184,34 @@ async def _register(place: Place) -> None:
 
 
 async def _forgotten(
-    place: Place, servicer: DevicePlugin, ours: Identity, kubelet: Identity
+    place: Place, servicer: DevicePlugin, ours: Identity | None, kubelet: Identity
 ) -> str:
     """Wait until the kubelet does not know us any more, and return how that shows."""
     heard = time.monotonic()
     while True:
         await asyncio.sleep(POLL)
-        if identity(place.socket) != ours:
+        if _identity(place.socket) != ours:
             return "our socket is gone"
-        if identity(place.kubelet) not in (kubelet, None):
+        if _identity(place.kubelet) not in (kubelet, None):
             return "the kubelet has a new socket"
         if servicer.watchers:
             heard = time.monotonic()
         elif time.monotonic() - heard > PATIENCE:
             return "nobody listens"
+
+
+def _identity(path: Path) -> Identity | None:
+    """Return what tells a file from its successor at a path, for inode numbers are used again."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino, stat.st_mtime_ns
+
+
+def _private(folder: Path) -> Path:
+    return folder / f".{secrets.token_hex(4)}.sock"
+
+
+def _address(path: Path) -> str:
+    return f"unix:{quote(str(path))}"

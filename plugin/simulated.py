@@ -13,30 +13,18 @@ PREFIX = "SIM-"
 SHIPPED = Path(__file__).parent / "inventories"
 
 
-def _is_uuid(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith(PREFIX)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and value.strip() != ""
-
-
 def _is_number(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**31
 
 
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
 # Field: what is allowed, in code and in words. The first three must be there.
 _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "uuid": (_is_uuid, f"a text that begins with {PREFIX}"),
-    "model": (_is_text, "a text"),
+    "uuid": (lambda it: str(it).startswith(PREFIX), f"a text that begins with {PREFIX}"),
+    "model": (lambda it: isinstance(it, str) and it.strip() != "", "a text"),
     "memory_total_mib": (_is_number, "a whole number of MiB"),
     "memory_reserved_mib": (_is_number, "a whole number of MiB"),
     "minor": (_is_number, "a whole number"),
-    "mig": (_is_flag, "true or false"),
+    "mig": (lambda it: isinstance(it, bool), "true or false"),
 }
 _NEEDED = ("uuid", "model", "memory_total_mib")
 
@@ -53,13 +41,11 @@ class SimulatedInventory:
             content = json.loads(self._path.read_bytes())
         except FileNotFoundError:
             shipped = ", ".join(sorted(path.stem for path in SHIPPED.glob("*.json")))
-            raise InventoryError(
-                f"no inventory file {self._path} (shipped: {shipped}; others by their path)"
-            ) from None
+            hint = f"(shipped: {shipped}; others by their path)"
+            raise InventoryError(f"no inventory file {self._path} {hint}") from None
         except (OSError, ValueError, RecursionError) as fault:
             raise InventoryError(f"inventory file {self._path}: {fault}") from fault
-        faults = list(_faults(content))
-        if faults:
+        if faults := list(_faults(content)):
             raise InventoryError(f"inventory file {self._path}:\n  " + "\n  ".join(faults))
         return Probe(tuple(_gpu(index, entry) for index, entry in enumerate(content["gpus"])))
 

@@ -87,3 +87,7 @@ def seconds(low: float, high: float) -> Callable[[str], float]:
         return value
 
     return parse
+
+
+level = choice("debug", "info", "warning", "error")
+"""Reads the least level of the log lines that are written."""

@@ -1,7 +1,6 @@
 """Slots: the hundredths of a card, and the ids by which the kubelet knows them."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -60,11 +59,3 @@ def of_card(card: str) -> tuple[Slot, ...]:
     if len(f"{card}::whole") > MAX_ID_LENGTH:
         raise ValueError(f"card id too long for slot ids of {MAX_ID_LENGTH} characters: {card!r}")
     return tuple(Slot(card, number) for number in range(PER_CARD))
-
-
-def by_card(slots: Iterable[Slot]) -> dict[str, list[Slot]]:
-    """Group slots by card; cards and slots in order."""
-    cards: dict[str, list[Slot]] = {}
-    for slot in sorted(slots):
-        cards.setdefault(slot.card, []).append(slot)
-    return cards

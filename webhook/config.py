@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vgpu import names, quantity
-from vgpu.settings import boolean, choice, integer, seconds, setting
+from vgpu.settings import boolean, integer, level, seconds, setting
 
 _TOLERATION_FIELDS = frozenset({"key", "operator", "value", "effect"})
 _OPERATORS = ("Equal", "Exists")
@@ -71,5 +71,5 @@ class Config:
     """From SIGTERM on: how long new connections are still accepted while not ready any more."""
     tls_dir: Path = setting(Path("/etc/milligpu/tls"), Path)
     """Folder with `tls.crt` and `tls.key`, as a mounted kubernetes.io/tls Secret has them."""
-    log_level: str = setting("info", choice("debug", "info", "warning", "error"))
+    log_level: str = setting("info", level)
     """Least level of the lines that are logged."""

@@ -73,12 +73,3 @@ def test_a_card_whose_ids_would_be_too_long_is_refused() -> None:
     assert slots.parse(f"{longest}::whole") == Whole(longest)
     with pytest.raises(ValueError, match="card id too long"):
         slots.of_card(longest + "x")
-
-
-def test_slots_are_grouped_by_card_in_order_whatever_the_order_of_the_argument() -> None:
-    made = [Slot(card, number) for card in ("GPU-b", "GPU-a") for number in (10, 9, 0)]
-    made = [*made[4:], *made[:4]]
-    grouped = slots.by_card(made)
-    assert list(grouped) == ["GPU-a", "GPU-b"]
-    assert [slot.number for slot in grouped["GPU-a"]] == [0, 9, 10]
-    assert slots.by_card([]) == {}
