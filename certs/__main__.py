@@ -1,6 +1,5 @@
 """The certificate keeper: `python -m certs`, with `MILLIGPU_*` settings."""
 
-import logging
 import os
 import signal
 import sys
@@ -22,26 +21,20 @@ def main() -> int:
     except (SettingsError, Unavailable) as fault:
         sys.stderr.write(f"{fault}\n")
         return 2
-    _log_json(config.log_level)
+    processors = structlog.processors
+    structlog.configure(
+        processors=[
+            processors.add_log_level,
+            processors.TimeStamper(fmt="iso", utc=True),
+            processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(config.log_level),
+    )
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     keeper.run(cluster, config, stop)
     return 0
-
-
-def _log_json(level: str) -> None:
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            logging.getLevelNamesMapping()[level.upper()]
-        ),
-    )
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from kubernetes import client, config
 from urllib3.exceptions import HTTPError
@@ -31,33 +31,20 @@ class _Missing(Unavailable):
     """There is no such object, or no namespace for it."""
 
 
-class Cluster(Protocol):
+class Cluster:
     """What the keeper needs of a cluster. Any method raises Unavailable."""
-
-    def held(self) -> Held:
-        """Read all that is ours."""
-
-    def store(self, secret: str, pair: KeyPair, replaces: Stored | None) -> None:
-        """Write a pair where nothing is, or over what was read. Raises Conflict."""
-
-    def set_bundles(self, entries: Mapping[str, bytes], replaces: Bundles) -> None:
-        """Give entries of the webhook configuration their caBundle. Raises Conflict."""
-
-
-class Kubernetes:
-    """The real thing."""
 
     def __init__(self) -> None:
         self._core = client.CoreV1Api()
         self._admission = client.AdmissionregistrationV1Api()
 
     def held(self) -> Held:
-        """Read both Secrets and the webhook configuration."""
+        """Read all that is ours: both Secrets and the webhook configuration."""
         ca, serving = self._secret(names.SECRET_CA), self._secret(names.SECRET_SERVING)
         return Held(ca, serving, self._bundles())
 
     def store(self, secret: str, pair: KeyPair, replaces: Stored | None) -> None:
-        """Create a kubernetes.io/tls Secret, or change the one that was read."""
+        """Create a kubernetes.io/tls Secret, or change the one that was read. Raises Conflict."""
         data = {_CERTIFICATE: _text(pair.certificate), _KEY: _text(pair.key)}
         metadata: dict[str, Any] = {"name": secret}
         if replaces is None:
@@ -71,7 +58,7 @@ class Kubernetes:
             _call(patch, secret, names.NAMESPACE, body, field_manager=_MANAGER)
 
     def set_bundles(self, entries: Mapping[str, bytes], replaces: Bundles) -> None:
-        """Patch the caBundles and nothing else; the API server finds the entries by name."""
+        """Patch the caBundles of these entries, which are found by name. Raises Conflict."""
         webhooks = [
             {"name": name, "clientConfig": {"caBundle": _text(bundle)}}
             for name, bundle in entries.items()
@@ -109,7 +96,7 @@ def connect() -> Cluster:
             config.load_kube_config()  # type: ignore[no-untyped-call]
         except config.ConfigException as fault:
             raise Unavailable(f"neither in a pod nor with a kubeconfig: {fault}") from fault
-    return Kubernetes()
+    return Cluster()
 
 
 def _version(metadata: client.V1ObjectMeta | None) -> str:

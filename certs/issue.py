@@ -20,17 +20,6 @@ from certs.model import KeyPair
 BACKDATE = timedelta(hours=1)
 """How far the clocks of the cluster's machines may be behind ours."""
 _CA_NAME = "milligpu webhook CA"
-_USES = (
-    "digital_signature",
-    "content_commitment",
-    "key_encipherment",
-    "data_encipherment",
-    "key_agreement",
-    "key_cert_sign",
-    "crl_sign",
-    "encipher_only",
-    "decipher_only",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +34,25 @@ class Fresh:
 def ca(fresh: Fresh, life: timedelta) -> KeyPair:
     """Make a CA that signs itself; it may sign servers, but no further CA."""
     subject = _name(_CA_NAME)
+    constraints = x509.BasicConstraints(ca=True, path_length=0)
     builder = _builder(fresh, subject, subject, fresh.now + life)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    builder = builder.add_extension(_only("key_cert_sign", "crl_sign"), critical=True)
+    builder = builder.add_extension(constraints, critical=True)
+    builder = builder.add_extension(_uses(5, 6), critical=True)
     return _pair(builder, fresh.key, signer=fresh.key)
 
 
 def leaf(fresh: Fresh, life: timedelta, issuer: KeyPair, names: Sequence[str]) -> KeyPair:
     """Sign a serving certificate for DNS names; it ends with its issuer if not before."""
-    parent, signer = x509.load_pem_x509_certificate(issuer.certificate), private_key(issuer)
+    parent = x509.load_pem_x509_certificate(issuer.certificate)
     end = min(fresh.now + life, parent.not_valid_after_utc)
+    server = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    alternatives = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
     builder = _builder(fresh, _name(names[0]), parent.subject, end)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
-    builder = builder.add_extension(_only("digital_signature"), critical=True)
-    server = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    builder = builder.add_extension(_uses(0), critical=True)
     builder = builder.add_extension(server, critical=False)
-    alternatives = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
     builder = builder.add_extension(alternatives, critical=False)
-    return _pair(builder, fresh.key, signer)
+    return _pair(builder, fresh.key, private_key(issuer))
 
 
 def private_key(pair: KeyPair) -> EllipticCurvePrivateKey:
@@ -91,8 +81,9 @@ def _builder(
     )
 
 
-def _only(*uses: str) -> x509.KeyUsage:
-    return x509.KeyUsage(**{use: use in uses for use in _USES})
+def _uses(*bits: int) -> x509.KeyUsage:
+    # By RFC 5280 the bits are nine: 0 is to sign, 5 to sign certificates, 6 lists of revoked ones.
+    return x509.KeyUsage(*(bit in bits for bit in range(9)))
 
 
 def _pair(

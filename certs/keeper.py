@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 
 import structlog
 from cryptography import x509
@@ -20,9 +21,7 @@ STEPS = 10
 FIRST_PAUSE = 1.0
 """Seconds until the next turn when something is missing; doubled until it is the interval."""
 
-
-def _utc() -> datetime:
-    return datetime.now(UTC)
+_utc = partial(datetime.now, UTC)
 
 
 def run(cluster: Cluster, config: Config, stop: threading.Event) -> None:

@@ -13,15 +13,8 @@ from certs.config import Config
 from certs.model import Bundles, Held, KeyPair, Stored
 from vgpu import names
 
-SERVED_AS = tuple(
-    names.SERVICE + domain
-    for domain in (
-        f".{names.NAMESPACE}.svc",
-        f".{names.NAMESPACE}.svc.cluster.local",
-        f".{names.NAMESPACE}",
-        "",
-    )
-)
+_SERVICE = f"{names.SERVICE}.{names.NAMESPACE}"
+SERVED_AS = (f"{_SERVICE}.svc", f"{_SERVICE}.svc.cluster.local", _SERVICE, names.SERVICE)
 """DNS names of the webhook's Service; the API server asks for the first."""
 
 

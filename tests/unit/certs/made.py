@@ -8,7 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from certs import issue
-from certs.cluster import Conflict
+from certs.cluster import Cluster, Conflict
 from certs.config import Config
 from certs.model import Bundles, Held, KeyPair, Stored
 from certs.plan import SERVED_AS
@@ -42,7 +42,7 @@ def read(pair: KeyPair) -> x509.Certificate:
 
 
 @dataclass
-class Memory:
+class Memory(Cluster):
     """A cluster as the keeper sees one, with the API server's rule about versions."""
 
     secrets: dict[str, Stored] = field(default_factory=dict)
