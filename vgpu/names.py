@@ -34,6 +34,7 @@ ANNOTATION_THROTTLE = PREFIX + "cpu-throttle"
 ANNOTATION_SHARE = PREFIX + "share"
 ANNOTATIONS_READ = (ANNOTATION_ASK, ANNOTATION_FRAMEWORK, ANNOTATION_THROTTLE)
 ANNOTATIONS_KNOWN = frozenset({*ANNOTATIONS_READ, ANNOTATION_SHARE})
+ANNOTATION_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 ANNOTATION_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 # A namespace with this label and value is left alone.

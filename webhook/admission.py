@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from webhook.config import Config
-from webhook.mutate import Review, desired
+from webhook.mutate import desired
 from webhook.patch import operations
 from webhook.pod import Denied, Json
+from webhook.review import Review
 
 API_VERSION = "admission.k8s.io/v1"
 WARNING_LENGTH = 256
@@ -107,7 +108,8 @@ def _made(request: Json, given: Json, config: Config) -> tuple[Json, list[str]]:
     if request["operation"] not in _OBJECTS or request.get("subResource"):
         return given, []
     old = request["oldObject"] if request["operation"] == "UPDATE" else None
-    made = desired(Review(gvk.get("group", ""), gvk["kind"], given, old), config)
+    manager = str(_mapping(request.get("options")).get("fieldManager", ""))
+    made = desired(Review(gvk.get("group", ""), gvk["kind"], given, old, manager), config)
     return made.object, made.warnings
 
 

@@ -9,19 +9,10 @@ from webhook.complete import complete
 from webhook.config import Config
 from webhook.notes import unknown
 from webhook.pod import Denied, Fault, Json, annotations, controller, path
+from webhook.removal import released, removed
+from webhook.review import Review
 from webhook.settle import settled
 from webhook.translate import Translation, rewritten, translate
-
-
-@dataclass(frozen=True, slots=True)
-class Review:
-    """What is asked of us: an object on its way into the cluster."""
-
-    group: str
-    kind: str
-    object: Json
-    old: Json | None
-    """The stored object on UPDATE, None on CREATE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +33,10 @@ def desired(review: Review, config: Config) -> Desired:
     place = templates.PATHS.get((review.group, review.kind))
     if place is None:
         return Desired(review.object, [f"kind {review.kind} is not one that is translated"], [])
-    made = _made(review.object, review.old, place, config)
+    made = _made(review, place, config)
     if review.old is not None and (made.faults or made.warnings):
-        made = _news(made, _made(review.old, None, place, config))
+        before = Review(review.group, review.kind, review.old, None)
+        made = _news(made, _made(before, place, config))
     if made.faults:
         raise Denied(*made.faults)
     # Nobody reads the warnings on what a controller makes.
@@ -60,8 +52,8 @@ def _news(made: Desired, before: Desired) -> Desired:
     )
 
 
-def _made(document: Json, old: Json | None, place: templates.Path, config: Config) -> Desired:
-    return _template(document, old, place, config) if place else _pod(document, old, config)
+def _made(review: Review, place: templates.Path, config: Config) -> Desired:
+    return _template(review, place, config) if place else _pod(review.object, review.old, config)
 
 
 def _pod(document: Json, old: Json | None, config: Config) -> Desired:
@@ -92,17 +84,19 @@ def _changed_shares(translation: Translation, document: Json, old: Json) -> Iter
             yield ask.fault(decision.container, f"{text}; delete the pod and create it again")
 
 
-def _template(document: Json, old: Json | None, place: templates.Path, config: Config) -> Desired:
+def _template(review: Review, place: templates.Path, config: Config) -> Desired:
     """Translate only the resources of a template; its pods get the rest when they are made."""
-    template, at = templates.get(document, place), path(*place)
+    document, at = review.object, path(*place)
+    template, stored = (templates.get(each, place) for each in (document, review.old))
     owner = controller(document)
     if not isinstance(template, dict) or _is_deployment(owner):
         return Desired(document, [], [])
-    before = templates.get(old, place)
+    sent = template
+    if isinstance(stored, dict) and not owner:
+        template = released(template, stored, at, removed(review, place))
     # A stored template never changes by itself: a Job's may not, a Deployment's would roll out.
-    if template == before:
+    if template == stored:
         return Desired(document, _misplaced(document, template, place), [])
-    stored = before if isinstance(before, dict) else None
     translation = translate(template, at, stored, config, annotated=False)
     if owner and not any(decision.reading.ask_keys for decision in translation.decisions):
         return Desired(document, [], [])
@@ -110,7 +104,7 @@ def _template(document: Json, old: Json | None, place: templates.Path, config: C
     _, warnings = complete(pod, at, translation, config)
     warnings = [*_misplaced(document, template, place), *translation.warnings, *warnings]
     translated = rewritten(template, translation, annotated=False)
-    if translated is not template:
+    if translated is not sent:
         document = templates.replaced(document, place, translated)
     return Desired(document, warnings, translation.faults)
 

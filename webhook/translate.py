@@ -123,12 +123,16 @@ def _decide(
     annotated: bool,
 ) -> Decision:
     asks = [*reading.asks, *([noted] if noted else [])]
-    refusals = [(ask, ask.refusal(whole_cards=config.whole_cards)) for ask in asks]
+    had = stored.grants if stored else []
+    # What is stored stays, also where whole cards have been switched off since.
+    refusals = [
+        (ask, ask.refusal(whole_cards=config.whole_cards or ask.grant in had)) for ask in asks
+    ]
     faults = [*reading.faults, *(ask.fault(item, why) for ask, why in refusals if why)]
     grants = [ask.grant for ask, why in refusals if not why] if asks else reading.grants
     grant = next(iter(grants), None)
     if not faults:
-        replaced = stored.grants if stored and (reading.asks or (annotated and noted)) else []
+        replaced = had if reading.asks or (annotated and noted) else []
         faults = _conflicts(item, reading, asks, grant, replaced)
     return Decision(item, reading, noted, stored, grant, faults)
 

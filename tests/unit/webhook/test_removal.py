@@ -1,0 +1,108 @@
+"""Records of what a manifest declared, whole and broken: only a plain removal takes a grant."""
+
+import json
+from typing import Any
+
+import pytest
+
+from vgpu import names
+from webhook.config import Config
+from webhook.mutate import desired
+from webhook.review import Review
+
+STORED = {"limits": {names.COUNT: "30"}, "requests": {names.COUNT: "30"}}
+
+
+def deployment(resources: Any, metadata: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "none", "resources": resources}
+    return {"metadata": metadata, "spec": {"template": {"spec": {"containers": [container]}}}}
+
+
+def applied(limits: dict[str, str]) -> dict[str, Any]:
+    text = json.dumps(deployment({"limits": limits}, {}))
+    return {"annotations": {names.ANNOTATION_LAST_APPLIED: text}}
+
+
+def owning(manager: Any, *keys: str, operation: str = "Apply") -> dict[str, Any]:
+    item = {"f:resources": {"f:limits": {f"f:{key}": {} for key in keys}}}
+    spec = {"f:containers": {'k:{"name":"main"}': item}}
+    fields = {"f:spec": {"f:template": {"f:spec": spec}}}
+    return {"manager": manager, "operation": operation, "fieldsV1": fields}
+
+
+def managed(*entries: Any) -> dict[str, Any]:
+    return {"managedFields": list(entries)}
+
+
+def left(old: Any, new: Any, manager: str = "kubectl") -> Any:
+    review = Review("apps", "Deployment", deployment(STORED, new), deployment(STORED, old), manager)
+    made = desired(review, Config()).object
+    return made["spec"]["template"]["spec"]["containers"][0]["resources"]
+
+
+GONE = {"limits": {}, "requests": {}}
+ASK, OTHER = {names.ASK: "300m"}, {"memory": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "want"),
+    [
+        (applied(ASK), applied(OTHER), GONE),
+        (applied(ASK), applied(ASK), STORED),
+        (applied(ASK), applied({names.COUNT: "30"}), STORED),
+        (applied(ASK), {}, STORED),
+        ({}, applied(OTHER), STORED),
+        (managed(owning("kubectl", names.ASK)), managed(owning("kubectl", "memory")), GONE),
+        (managed(owning("kubectl", names.ASK)), managed(), GONE),
+        (managed(owning("other", names.ASK)), managed(), STORED),
+        (managed(owning("kubectl", names.ASK)), managed(owning("other", names.ASK)), STORED),
+        (managed(owning("kubectl", names.ASK)), managed(owning("other", names.COUNT)), STORED),
+        (managed(owning("kubectl", names.ASK, operation="Update")), managed(), STORED),
+        (managed(owning("kubectl", names.NVIDIA_GPU)), managed(), GONE),
+    ],
+)
+def test_a_grant_goes_with_its_ask_and_only_then(old: Any, new: Any, want: Any) -> None:
+    assert left(old, new) == want
+
+
+BROKEN: list[Any] = [
+    {"annotations": {names.ANNOTATION_LAST_APPLIED: text}}
+    for text in ("", "{", "[]", "null", '{"spec": 3}', "[" * 5000, '{"spec":{"template":[]}}')
+] + [
+    managed(None),
+    managed("Apply"),
+    managed({"operation": "Apply", "manager": "kubectl", "fieldsV1": 3}),
+    managed({"operation": "Apply", "manager": "kubectl", "fieldsV1": {"f:spec": []}}),
+    managed(
+        {
+            **owning("kubectl"),
+            "fieldsV1": {
+                "f:spec": {
+                    "f:template": {
+                        "f:spec": {"f:containers": {"k:x": {}, "k:[]": 1, 'k:{"name":1}': {}}}
+                    }
+                }
+            },
+        }
+    ),
+    {"managedFields": 7},
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=range(len(BROKEN)))
+def test_a_broken_record_proves_nothing(broken: Any) -> None:
+    for old, new in ((broken, applied(OTHER)), (applied(ASK), broken), (broken, broken)):
+        assert left(old, new) == STORED
+
+
+def test_what_a_controller_made_follows_its_owner() -> None:
+    owner = [{"apiVersion": "batch/v1", "kind": "CronJob", "name": "x", "controller": True}]
+    old, new = ({**applied(limits), "ownerReferences": owner} for limits in (ASK, OTHER))
+    assert left(old, new) == STORED
+
+
+def test_whole_cards_that_are_stored_stay_where_they_are_switched_off() -> None:
+    stored = {"limits": {names.WHOLE: "1"}, "requests": {names.WHOLE: "1"}}
+    new = deployment({**stored, "limits": {**stored["limits"], names.ASK: "1"}}, {})
+    made = desired(Review("apps", "Deployment", new, deployment(stored, {})), Config())
+    assert made.object == deployment(stored, {})

@@ -1,0 +1,18 @@
+"""What is asked of us."""
+
+from dataclasses import dataclass
+
+from webhook.pod import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """An object on its way into the cluster."""
+
+    group: str
+    kind: str
+    object: Json
+    old: Json | None
+    """The stored object on UPDATE, None on CREATE."""
+    manager: str = ""
+    """The request's field manager, as in managedFields."""
