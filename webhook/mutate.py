@@ -91,8 +91,8 @@ def _template(review: Review, place: templates.Path, config: Config) -> Desired:
     owner = controller(document)
     if not isinstance(template, dict) or _is_deployment(owner):
         return Desired(document, [], [])
-    sent = template
-    if isinstance(stored, dict) and not owner:
+    sent, stored = template, stored if isinstance(stored, dict) else None
+    if stored and not owner:
         template = released(template, stored, at, removed(review, place))
     # A stored template never changes by itself: a Job's may not, a Deployment's would roll out.
     if template == stored:

@@ -284,6 +284,18 @@ def test_a_workload_without_a_template_is_the_api_servers_to_refuse(
     assert (outcome.allowed, outcome.patch, outcome.warnings) == (True, [], [])
 
 
+@pytest.mark.parametrize("stored", [None, [], [1], "x", 1, {}])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "Pod"])
+def test_a_stored_template_of_any_shape_is_as_none(kind: str, stored: Any) -> None:
+    new = sent(holding(kind, SHARING))
+    version, path = KINDS[kind]
+    old: Any = stored
+    for key in reversed(path):
+        old = {key: old}
+    old = {"apiVersion": version, "kind": kind, "metadata": {"name": "m"}, **old}
+    assert answer(review(new, old), Config()).body == answer(review(new), Config()).body
+
+
 def test_what_came_is_what_is_answered_again() -> None:
     """B27: no state, so that a dry run and the real one are the same."""
     document = review(sent(SHARING))
