@@ -33,11 +33,12 @@ def complete(
         return _recorded(pod, at, translation), warnings
     throttle = translation.notes.throttle and not mapping(pod, "spec", at).get("resources")
     cpus = config.cpus_per_gpu if throttle else None
+    main = _main(translation)
     bodies = []
     for item, decision in zip(containers(pod, at), translation.decisions, strict=True):
         said: list[str] = []
         if decision.grant:
-            framework = _framework(decision, translation)
+            framework = _framework(decision, main, translation)
             bodies.append(_granted(item, decision.grant, framework, cpus, said.append))
         else:
             bodies.append(item.body if decision.reading.has_gpu else _void(item, said.append))
@@ -86,17 +87,19 @@ def _unreserved(env: list[Json], warn: Warn) -> list[Json]:
     kept = [entry for entry in env if not names.is_reserved(str(entry.get("name")))]
     if len(kept) == len(env):
         return env
-    gone = ", ".join(shown(entry["name"]) for entry in env if entry not in kept)
-    warn(f"{gone} removed; the share decides what it sees")
+    gone = (shown(entry["name"]) for entry in env if names.is_reserved(str(entry.get("name"))))
+    warn(f"{', '.join(gone)} removed; the share decides what it sees")
     return kept
 
 
 def _with_fraction(env: list[Json], share: Fraction, warn: Warn) -> list[Json]:
     own, value = _named(env, names.ENV_FRACTION), quantity.decimal(share, 2)
-    if own and all(is_within(entry.get("value"), share) for entry in own):
+    # Applied again, a `valueFrom` comes merged with the value that once took its place.
+    held = [None if entry.get("valueFrom") else entry.get("value") for entry in own]
+    if own and all(is_within(text, share) for text in held):
         return env
     if own:
-        was = shown(own[-1].get("value", "from elsewhere"))
+        was = shown(held[-1] or "from elsewhere")
         warn(f"{names.ENV_FRACTION} {was} replaced by {value}, its share")
     return _with_entry(env, {"name": names.ENV_FRACTION, "value": value})
 
@@ -114,11 +117,11 @@ def _with_entry(env: list[Json], entry: Json) -> list[Json]:
     return [*rest[: stood[0]], entry, *rest[stood[0] :]]
 
 
-def _framework(decision: Decision, translation: Translation) -> str | None:
+def _framework(decision: Decision, main: Decision | None, translation: Translation) -> str | None:
     said = translation.notes.frameworks
     if "" not in said:
         return said.get(decision.container.name)
-    return said[""] if decision is _main(translation) else None
+    return said[""] if decision is main else None
 
 
 def _main(translation: Translation) -> Decision | None:

@@ -11,7 +11,7 @@ from webhook.notes import unknown
 from webhook.pod import Denied, Fault, Json, annotations, controller, path
 from webhook.removal import released, removed
 from webhook.review import Review
-from webhook.settle import settled
+from webhook.settle import settled, uncopied
 from webhook.translate import Translation, rewritten, translate
 
 
@@ -45,9 +45,10 @@ def desired(review: Review, config: Config) -> Desired:
 
 def _news(made: Desired, before: Desired) -> Desired:
     """Keep only the faults and warnings that an update brings."""
+    known = set(before.warnings)
     return Desired(
         made.object,
-        [text for text in made.warnings if text not in before.warnings],
+        [text for text in made.warnings if text not in known],
         [fault for fault in made.faults if fault not in before.faults],
     )
 
@@ -58,6 +59,8 @@ def _made(review: Review, place: templates.Path, config: Config) -> Desired:
 
 def _pod(document: Json, old: Json | None, config: Config) -> Desired:
     """Give a new pod everything; let a stored one keep what it has."""
+    if old is not None:
+        document = uncopied(document, old)
     translation = translate(document, "", old, config, annotated=True)
     pod = rewritten(document, translation, annotated=True)
     pod, warnings = complete(pod, "", translation, config)

@@ -8,10 +8,12 @@ from typing import TypeVar
 from vgpu import names
 from webhook import asks, serving
 from webhook.asks import Ask, shown
-from webhook.pod import Container, Fault, Json, annotations, path
+from webhook.pod import MOST_CONTAINERS, Container, Fault, Json, annotations, path
 
 FRAMEWORKS = (serving.FRAMEWORK, "none")
 _THROTTLES = ("off",)
+_MOST_NAMES = 20
+"""Most containers that a message names."""
 
 T = TypeVar("T")
 
@@ -71,11 +73,12 @@ class _Reader:
         if key in self.found:
             with self._blamed(key):
                 parts = _by_name(self.found[key], self.containers)
+        there = ", ".join(self.containers[:_MOST_NAMES])
+        there += ", ..." if len(self.containers) > _MOST_NAMES else ""
         for name, text in parts.items():
             with self._blamed(key, name):
                 if name and name not in self.containers:
-                    there = f"there are {', '.join(self.containers)}"
-                    raise ValueError(f"names no container {shown(name)!r}; {there}")
+                    raise ValueError(f"names no container {shown(name)!r}; there are {there}")
                 values[name] = read(self.at, f"annotations[{key}]", text)
         return values
 
@@ -105,6 +108,8 @@ def _by_name(text: str, containers: list[str]) -> dict[str, str]:
         raise ValueError(f"{shown(text)}: the pod has no containers")
     if "=" not in text:
         return {"": text.strip()}
+    if text.count(",") >= MOST_CONTAINERS:
+        raise ValueError(f"{shown(text)!r}: names more than {MOST_CONTAINERS} containers")
     parts: dict[str, str] = {}
     for part in text.split(","):
         name, sign, value = (piece.strip() for piece in part.partition("="))

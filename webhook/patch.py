@@ -11,6 +11,8 @@ from typing import Any
 from jsonpatch import JsonPatch
 
 _ABSENT: Any = object()
+_LONG = 200
+"""Items of a list above which it is replaced: the time of jsonpatch grows with their square."""
 
 
 def operations(before: Any, after: Any, at: str = "") -> Iterator[dict[str, Any]]:
@@ -46,6 +48,9 @@ def _of_items(before: list[Any], after: list[Any], at: str) -> Iterator[dict[str
     if same == len(before):
         for index in range(same, len(after)):
             yield {"op": "add", "path": f"{at}/{index}", "value": after[index]}
+        return
+    if max(len(before), len(after)) > _LONG:
+        yield {"op": "replace", "path": at, "value": after}
         return
     # Without `optimization=False` a removal and an addition of equal values become a `move`.
     for operation in JsonPatch.from_diff(before, after, optimization=False).patch:

@@ -11,6 +11,9 @@ Json: TypeAlias = dict[str, Any]
 
 SECTIONS = ("initContainers", "containers")
 """The lists whose containers may ask; ephemeral containers may not have resources."""
+MOST_CONTAINERS = 1000
+"""Most containers of a pod: the answer grows with them, and no object so large can be stored."""
+_MOST_FAULTS = 20  # in a message that a person reads
 
 
 def path(*parts: str) -> str:
@@ -39,7 +42,9 @@ class Denied(Exception):
     """The object is refused, for all of its faults."""
 
     def __init__(self, *faults: Fault) -> None:
-        super().__init__("; ".join(map(str, faults)))
+        more = len(faults) - _MOST_FAULTS
+        shown = [*map(str, faults[:_MOST_FAULTS]), *([f"and {more} more"] if more > 0 else [])]
+        super().__init__("; ".join(shown))
         self.faults = faults
 
 
@@ -104,6 +109,9 @@ def containers(pod: Json, at: str) -> list[Container]:
             name = body.get("name")
             place = f"{prefix}.{section}[{index}]"
             found.append(Container(section, place, name if isinstance(name, str) else "", body))
+    if len(found) > MOST_CONTAINERS:
+        text = f"{len(found)} containers are too many; allowed: {MOST_CONTAINERS}"
+        raise Denied(Fault(prefix, "containers", text))
     return found
 
 

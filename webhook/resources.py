@@ -115,4 +115,10 @@ def granted(container: Container, ask_keys: list[str], grant: Grant | None) -> J
             after[grant.resource] = str(grant.number)
         if after != before:
             changed[side] = after
-    return {**container.body, "resources": {**resources, **changed}} if changed else container.body
+    if not changed:
+        return container.body
+    # What is empty now is left out, as it is stored: an update has to arrive at the same.
+    both = {
+        key: value for key, value in {**resources, **changed}.items() if value or key not in changed
+    }
+    return {**container.body, "resources": both}

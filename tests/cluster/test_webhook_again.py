@@ -60,6 +60,9 @@ def bare_pods() -> dict[str, Json]:
     tolerating = shapes.pod("tolerating", limited("main", gpu="300m"))
     tolerating["spec"]["tolerations"] = [{"key": "mine", "operator": "Exists"}]
     serving = {**limited("main", gpu="300m"), "image": "tensorflow/serving"}
+    elsewhere = {**limited("main", gpu="300m")}
+    source = {"fieldRef": {"fieldPath": "metadata.name"}}
+    elsewhere["env"] = [{"name": names.ENV_FRACTION, "valueFrom": source}]
     init = shapes.pod("init", limited("main", gpu="300m"))
     init["spec"]["initContainers"] = [{"image": "none", **limited("warm", gpu="400m")}]
     note = {names.ANNOTATION_ASK: "300m"}
@@ -71,6 +74,8 @@ def bare_pods() -> dict[str, Json]:
         shapes.pod("no-args", serving),
         shapes.pod("reserved", reserved, others),
         shapes.pod("fraction", fraction),
+        shapes.pod("elsewhere", elsewhere),
+        shapes.pod("zero", limited("main", gpu="0"), limited("other", gpu="300m")),
         shapes.pod("count", {"name": "main", "resources": {"limits": {names.COUNT: "30"}}}),
         tolerating,
         init,
@@ -88,6 +93,19 @@ def test_a_bare_pod_applied_again_changes_nothing(
     assert applied(apiserver, namespace, how, manifest) == first
     diff = ("diff", *APPLY[how][1:], "-n", namespace, "-f", "-")
     assert apiserver.kubectl(*diff, stdin=manifest, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", bare_pods())
+def test_a_bare_pod_may_go_over_to_server_side_apply(
+    apiserver: ControlPlane, webhook: Webhook, namespace: str, name: str
+) -> None:
+    """It takes the manifest's `requests` along, which API defaulting wrote at the creation."""
+    manifest = text(bare_pods()[name])
+    (first,) = applied(apiserver, namespace, "client-side", manifest)
+    command = ("apply", "--server-side", "--force-conflicts", "-n", namespace, "-f", "-")
+    for _ in range(3):
+        apiserver.kubectl(*command, stdin=manifest)
+    assert apiserver.api.read(first, namespace)["spec"] == first["spec"]
 
 
 @pytest.mark.parametrize("how", APPLY)

@@ -58,6 +58,13 @@ def test_a_list_that_gets_shorter_or_longer_in_the_middle(before: Any, after: An
     assert all(operation["path"].startswith("/x/") for operation in patch)
 
 
+def test_a_long_list_is_replaced() -> None:
+    before = [{"name": str(index)} for index in range(1000)]
+    after = before[1:]
+    (operation,) = operations({"x": before}, {"x": after})
+    assert operation == {"op": "replace", "path": "/x", "value": after}
+
+
 def test_every_operation_is_at_what_it_is_about() -> None:
     """B76: the share of the second container touches neither the first nor an init container."""
     main = {"name": "main", "resources": {"limits": {"gpu": "300m"}}}

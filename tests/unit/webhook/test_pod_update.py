@@ -12,6 +12,7 @@ from tests.unit.webhook.objects import (
     TOLERATION,
     Outcome,
     container,
+    containers,
     copied,
     created,
     env,
@@ -36,6 +37,8 @@ def stored(manifest: Json, config: Config | None = None) -> Json:
     made["metadata"] |= {"uid": "1", "resourceVersion": "7", "creationTimestamp": "2026-11-01"}
     made["spec"]["nodeName"] = "node-1"
     made["status"] = {"phase": "Running"}
+    for body in containers(made):  # nothing empty is stored
+        body["resources"] = {key: value for key, value in body["resources"].items() if value}
     return made
 
 
@@ -80,6 +83,12 @@ BARE: dict[str, Json] = {
             env=[value("PER_PROCESS_GPU_MEMORY_FRACTION", "0.9"), value("Z", "1")],
         )
     ),
+    "a fraction from elsewhere": pod(
+        container(
+            limits={"gpu": "300m"},
+            env=[{"name": "PER_PROCESS_GPU_MEMORY_FRACTION", "valueFrom": {"fieldRef": {}}}],
+        )
+    ),
     "a helper that sees all": pod(
         SHARING, container("helper", env=[value(VISIBLE, "all"), value("A", "1")])
     ),
@@ -106,6 +115,27 @@ def test_a_bare_pod_applied_again_is_the_stored_one(name: str, operation: str) -
     assert outcome.allowed, outcome.message
     assert outcome.object["spec"] == old["spec"]
     assert outcome.object["metadata"].get("annotations") == old["metadata"].get("annotations")
+
+
+@pytest.mark.parametrize("name", [name for name in BARE if name != "own cpu"])
+def test_requests_that_were_taken_back_and_defaulted_are_the_stored_ones(name: str) -> None:
+    """Server-side apply after client-side apply removes `requests` that it recorded at creation."""
+    old = stored(BARE[name], WITH_WHOLE)
+    new = reapplied(old, BARE[name])
+    for body in containers(new):
+        body["resources"].pop("requests", None)
+    outcome = update(sent(new), old, WITH_WHOLE)
+    assert outcome.allowed, outcome.message
+    assert outcome.object["spec"] == old["spec"]
+
+
+def test_cpus_that_a_person_changes_are_left_to_the_api_server() -> None:
+    old = stored(BARE["own cpu"])
+    for limit, request in (("4", "4"), ("4", "1"), ("2", "500m")):
+        changed = container(limits={"gpu": "300m", "cpu": limit}, requests={"cpu": request})
+        new = reapplied(old, pod(changed))
+        found = named(update(new, old).object)["resources"]
+        assert (found["limits"]["cpu"], found["requests"]["cpu"]) == (limit, request)
 
 
 def reapplied_and_changed(old: Json, manifest: Json, change: Callable[[Json], None]) -> Json:
