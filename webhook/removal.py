@@ -70,10 +70,9 @@ def removed(review: Review, path: templates.Path) -> frozenset[str]:
         name for claims in applied for name in _asking(claims)
     }
     gone |= _replaced(new, old, path)
-    declared = [*applied, after or {}]
-    return frozenset(
-        name for name in gone if not any(_holds(claims, name, _GRANTS) for claims in declared)
-    )
+    declared = (*applied, after or {})
+    kept = {name for claims in declared for name in claims if _holds(claims, name, _GRANTS)}
+    return frozenset(gone - kept)
 
 
 _GRANTS = frozenset(names.GRANT_KEYS)
