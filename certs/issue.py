@@ -1,4 +1,4 @@
-"""Certificates, built and signed; keys, serial numbers and the time come from the caller."""
+"""Certificates, built and signed; what differs each time, `fresh` draws and the caller gives."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -26,9 +26,14 @@ _CA_NAME = "milligpu webhook CA"
 class Fresh:
     """What makes a certificate unlike any other."""
 
-    key: EllipticCurvePrivateKey
+    key: ec.EllipticCurvePrivateKey
     serial: int
     now: datetime
+
+
+def fresh(now: datetime) -> Fresh:
+    """Draw a key and a serial number."""
+    return Fresh(ec.generate_private_key(ec.SECP256R1()), x509.random_serial_number(), now)
 
 
 def ca(fresh: Fresh, life: timedelta) -> KeyPair:
@@ -55,10 +60,10 @@ def leaf(fresh: Fresh, life: timedelta, issuer: KeyPair, names: Sequence[str]) -
     return _pair(builder, fresh.key, private_key(issuer))
 
 
-def private_key(pair: KeyPair) -> EllipticCurvePrivateKey:
+def private_key(pair: KeyPair) -> ec.EllipticCurvePrivateKey:
     """Read a pair's key. Raises ValueError or TypeError when it cannot be one of ours."""
     key = load_pem_private_key(pair.key, None)
-    if not isinstance(key, EllipticCurvePrivateKey):
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise TypeError("not an elliptic curve key")
     return key
 
@@ -87,7 +92,9 @@ def _uses(*bits: int) -> x509.KeyUsage:
 
 
 def _pair(
-    builder: x509.CertificateBuilder, key: EllipticCurvePrivateKey, signer: EllipticCurvePrivateKey
+    builder: x509.CertificateBuilder,
+    key: ec.EllipticCurvePrivateKey,
+    signer: ec.EllipticCurvePrivateKey,
 ) -> KeyPair:
     # Two CAs of one name are told apart by these.
     own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())

@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from functools import partial
 
 import structlog
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from certs import issue
 from certs.cluster import Cluster, Conflict, Unavailable
@@ -60,14 +58,10 @@ def settle(
 def _take(step: Step, cluster: Cluster, config: Config, now: datetime) -> None:
     match step:
         case MakeCa(over=over):
-            pair = issue.ca(_fresh(now), config.ca_life)
+            pair = issue.ca(issue.fresh(now), config.ca_life)
             cluster.store(names.SECRET_CA, pair, over)
         case SetBundles(entries=entries, over=over):
             cluster.set_bundles(entries, over)
         case IssueLeaf(ca=ca, over=over):
-            pair = issue.leaf(_fresh(now), config.leaf_life, ca, SERVED_AS)
+            pair = issue.leaf(issue.fresh(now), config.leaf_life, ca, SERVED_AS)
             cluster.store(names.SECRET_SERVING, pair, over)
-
-
-def _fresh(now: datetime) -> issue.Fresh:
-    return issue.Fresh(ec.generate_private_key(ec.SECP256R1()), x509.random_serial_number(), now)

@@ -26,18 +26,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     demo.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: the examples")
     options = parser.parse_args(arguments)
     try:
-        return _demo(options.files)
+        from milligpu import demo
+
+        return demo.main(options.files)
     except KeyboardInterrupt:  # before the command could see to it
         return 130
     except BrokenPipeError:  # such as `milligpu demo | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-
-
-def _demo(files: list[Path]) -> int:
-    from milligpu import demo
-
-    return demo.main(files)
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ class Demo:
 
     def _end(self) -> None:
         for key in self.passing:
-            self.stage.end(key)
+            self.stage.kubelet.free(key)
         gone = ", ".join(key.partition("/")[2] for key in self.passing)
         self._field("later", [f"{gone} ended; its slots are free again"] if gone else [], "dim")
         self.passing.clear()
@@ -142,12 +142,12 @@ class Demo:
             self._field("passed", [passed], "dim", column=_OBJECT)
             return
         self._field("ask", workloads.asked(document) or ["none"], "bold", column=_OBJECT)
-        name, is_pod = document["metadata"].get("name", "generated"), document["kind"] == "Pod"
+        name, kind = document["metadata"].get("name", "generated"), document["kind"]
         sent = workloads.arriving(document)
         answer = await self.stage.create(sent)
-        self._answer("becomes" if is_pod else "stored", sent, answer)
-        if is_pod and not answer.refusal:
-            await self._start(document["kind"], name, sent, answer, first=True)
+        self._answer("becomes" if kind == "Pod" else "stored", sent, answer)
+        if kind == "Pod":
+            await self._start(kind, name, sent, answer, first=True)
         elif not answer.refusal:
             await self._controlled(answer.object)
 
@@ -165,15 +165,13 @@ class Demo:
     async def _controlled(self, workload: Json) -> None:
         """Create the pods of a stored workload, as its controller does."""
         pods = list(workloads.pods(workload))
-        for number, (name, pod) in enumerate(pods):
-            sent = workloads.arriving(pod)
+        for number, (name, pod) in enumerate(pods, 1):
+            sent, first = workloads.arriving(pod), number == 1
             answer = await self.stage.create(sent)
-            if number == 0:
+            if first:
                 self._answer("its pods", sent, answer)
-            if answer.refusal or not await self._start(
-                workload["kind"], name, sent, answer, first=number == 0
-            ):
-                rest = len(pods) - number - 1
+            if not await self._start(workload["kind"], name, sent, answer, first=first):
+                rest = len(pods) - number
                 self._field("", [f"and {rest} more like it"] if rest else [], column=_OBJECT)
                 return
 
@@ -181,6 +179,8 @@ class Demo:
         self, kind: str, name: str, sent: Json, answer: Answer, *, first: bool
     ) -> bool:
         """Run a pod and show its containers; return whether another like it is worth a try."""
+        if answer.refusal:
+            return False
         pod = {**answer.object, "metadata": {**answer.object["metadata"], "name": name}}
         if not any(workloads.needs(pod, resource) for resource in names.GRANT_KEYS):
             self._state(name, "no share in it", "", "dim")
@@ -206,17 +206,16 @@ class Demo:
         self, name: str, sent: Json, pod: Json, grants: Sequence[Grant], *, first: bool
     ) -> None:
         """Show what a running pod's containers got and, of a workload's first, what they see."""
-        listed = containers(pod, "")
-        env = {item.name: dict[str, str]() for item in listed}
+        env = {item.name: dict[str, str]() for item in containers(pod, "")}
         for grant in grants:
             env[grant.container] |= grant.env
-        got = {item.name: _got(item, env[item.name]) for item in listed}
+        got = {item.name: _got(item, env[item.name]) for item in containers(pod, "")}
         brief = "; ".join(f"{name}: {text}" for name, text in got.items())
         self._state(name, "Running", "" if first else brief, "green")
-        written = {item.name: item.env() for item in containers(sent, "")} if first else {}
-        for item in listed if first else ():
-            self._say(f"      {self.screen.paint(item.name, 'bold')}: {got[item.name]}")
-            self._sees(item, written.get(item.name, []), env[item.name])
+        if first:
+            for was, item in zip(containers(sent, ""), containers(pod, ""), strict=True):
+                self._say(f"      {self.screen.paint(item.name, 'bold')}: {got[item.name]}")
+                self._sees(item, was.env(), env[item.name])
 
     def _sees(self, item: Container, written: list[Json], plugin: dict[str, str]) -> None:
         seen = workloads.environment(written, item.env(), plugin)

@@ -7,9 +7,9 @@ pods with its words, so what the demo and the fast tests see is what a node woul
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Never, Self
+from typing import Any, NamedTuple, Never, Self
 from urllib.parse import quote
 
 import grpc
@@ -47,17 +47,13 @@ class AdmissionError(Exception):
         super().__init__(f"{self.reason}: {self.message}")
 
 
-@dataclass(slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """A registered plugin."""
 
     channel: grpc.aio.Channel
-    plugin: rpc.DevicePluginStub = field(init=False)
-    preferring: bool = False
-    stopped: bool = False
-
-    def __post_init__(self) -> None:
-        self.plugin = rpc.DevicePluginStub(self.channel)
+    plugin: rpc.DevicePluginStub
+    preferring: bool
+    """Whether it wants to be asked for preferences."""
 
 
 class Kubelet(rpc.RegistrationServicer):
@@ -73,7 +69,6 @@ class Kubelet(rpc.RegistrationServicer):
         self._endpoints: dict[str, Endpoint] = {}
         self._watches: set[asyncio.Task[None]] = set()
         self._server: grpc.aio.Server | None = None
-        self._changed = asyncio.Condition()
         self._admission = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -105,72 +100,47 @@ class Kubelet(rpc.RegistrationServicer):
             await self._server.stop(None)
             self._server = None
 
-    async def restart(self) -> None:
-        """Stop and start: a new socket, and plugins have to register again."""
-        await self.stop()
-        await self.start()
-
     async def Register(self, request: api.RegisterRequest, context: Context) -> api.Empty:  # noqa: N802
         """Connect to a plugin, inside the call, as the kubelet does."""
         name = request.resource_name
         if request.version != "v1beta1":
             fault = f'requested API version "{request.version}" is not supported by kubelet.'
-            await context.abort(
-                grpc.StatusCode.UNKNOWN, f'{fault} Supported version is ["v1beta1"]'
-            )
+            fault += ' Supported version is ["v1beta1"]'
+            await context.abort(grpc.StatusCode.UNKNOWN, fault)
         if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
             await context.abort(grpc.StatusCode.UNKNOWN, f'the ResourceName "{name}" is invalid')
         address = _address(self.folder / request.endpoint)
-        endpoint = Endpoint(grpc.aio.insecure_channel(address, options=CHANNEL))
+        channel = grpc.aio.insecure_channel(address, options=CHANNEL)
+        plugin = rpc.DevicePluginStub(channel)
         try:
-            await asyncio.wait_for(endpoint.channel.channel_ready(), DIAL_SECONDS)
-            options = await endpoint.plugin.GetDevicePluginOptions(api.Empty())
+            await asyncio.wait_for(channel.channel_ready(), DIAL_SECONDS)
+            options = await plugin.GetDevicePluginOptions(api.Empty())
         except (TimeoutError, grpc.aio.AioRpcError):
-            await endpoint.channel.close()
+            await channel.close()
             await context.abort(grpc.StatusCode.UNKNOWN, "failed to dial device plugin")
-        endpoint.preferring = options.get_preferred_allocation_available
         self.registrations += 1
-        self._endpoints[name] = endpoint
-        watch = asyncio.create_task(self._watch(name, endpoint))
+        preferring = options.get_preferred_allocation_available
+        self._endpoints[name] = Endpoint(channel, plugin, preferring)
+        watch = asyncio.create_task(self._watch(name, plugin))
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
         return api.Empty()
 
-    async def _watch(self, name: str, endpoint: Endpoint) -> None:
+    async def _watch(self, name: str, plugin: rpc.DevicePluginStub) -> None:
         with contextlib.suppress(grpc.aio.AioRpcError):
-            async for response in endpoint.plugin.ListAndWatch(api.Empty()):
+            async for response in plugin.ListAndWatch(api.Empty()):
                 self.devices[name] = {d.ID: d.health == "Healthy" for d in response.devices}
-                await self._notify()
         # By name, whoever that is by now: kubernetes#127803, which plugins must survive.
         await self.disconnect(name)
 
     async def disconnect(self, name: str) -> None:
         """Hang up on a resource's plugin; its devices become unhealthy."""
-        endpoint = self._endpoints.get(name)
-        if endpoint is not None and not endpoint.stopped:
-            endpoint.stopped = True
+        if endpoint := self._endpoints.pop(name, None):
             self.devices[name] = dict.fromkeys(self.devices.get(name, ()), False)
             await endpoint.channel.close()
-            await self._notify()
 
-    async def _notify(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
-
-    async def listed(self, name: str, count: int, timeout: float = 10) -> frozenset[str]:  # noqa: ASYNC109
-        """Wait until a resource has exactly so many healthy devices and return their ids.
-
-        Raises TimeoutError that says how many there are.
-        """
-        try:
-            async with asyncio.timeout(timeout), self._changed:
-                await self._changed.wait_for(lambda: len(self._healthy(name)) == count)
-        except TimeoutError:
-            seen = len(self._healthy(name))
-            raise TimeoutError(f"{seen} of {count} x {name} after {timeout} s") from None
-        return frozenset(self._healthy(name))
-
-    def _healthy(self, name: str) -> set[str]:
+    def healthy(self, name: str) -> set[str]:
+        """Return the ids of a resource's healthy devices."""
         return {device for device, healthy in self.devices.get(name, {}).items() if healthy}
 
     async def admit(self, pod: Pod) -> tuple[Grant, ...]:
@@ -200,21 +170,18 @@ class Kubelet(rpc.RegistrationServicer):
     async def _choose(
         self, name: str, needed: int, reusable: set[str], earlier: list[Grant]
     ) -> set[str]:
-        healthy = self._healthy(name)
+        healthy = self.healthy(name)
         if not healthy:
-            raise AdmissionError(
-                f"no healthy devices present; cannot allocate unhealthy devices {name}"
-            )
+            fault = "no healthy devices present; cannot allocate unhealthy devices"
+            raise AdmissionError(f"{fault} {name}")
         chosen = _some(reusable, needed)
         if len(chosen) == needed:
             return chosen
         taken = {i for grants in (*self.pods.values(), earlier) for g in grants for i in g.ids}
         free, missing = healthy - taken, needed - len(chosen)
         if len(free) < missing:
-            raise AdmissionError(
-                f"requested number of devices unavailable for {name}."
-                f" Requested: {missing}, Available: {len(free)}"
-            )
+            numbers = f"Requested: {missing}, Available: {len(free)}"
+            raise AdmissionError(f"requested number of devices unavailable for {name}. {numbers}")
         preferred = await self._preferred(name, free | chosen, chosen, needed)
         chosen |= _some(preferred & free, missing)
         return chosen | _some(free - chosen, needed - len(chosen))
@@ -223,37 +190,33 @@ class Kubelet(rpc.RegistrationServicer):
         endpoint = self._endpoint(name)
         if not endpoint.preferring:
             return set()
-        request = api.ContainerPreferredAllocationRequest(
+        one = api.ContainerPreferredAllocationRequest(
             available_deviceIDs=free, must_include_deviceIDs=must, allocation_size=size
         )
+        request = api.PreferredAllocationRequest(container_requests=[one])
         try:
-            response = await endpoint.plugin.GetPreferredAllocation(
-                api.PreferredAllocationRequest(container_requests=[request])
-            )
+            response = await endpoint.plugin.GetPreferredAllocation(request)
         except grpc.aio.AioRpcError as error:
             _reject(error, "device plugin GetPreferredAllocation rpc failed with err: ")
         return {i for answer in response.container_responses[:1] for i in answer.deviceIDs}
 
     async def _allocate(self, container: str, name: str, ids: set[str]) -> Grant:
-        request = api.ContainerAllocateRequest(devices_ids=ids)
+        one = api.ContainerAllocateRequest(devices_ids=ids)
+        request = api.AllocateRequest(container_requests=[one])
         try:
-            response = await self._endpoint(name).plugin.Allocate(
-                api.AllocateRequest(container_requests=[request])
-            )
+            response = await self._endpoint(name).plugin.Allocate(request)
         except grpc.aio.AioRpcError as error:
             _reject(error)
         if not response.container_responses:
             raise AdmissionError("no containers return in allocation response")
-        in_order = tuple(sorted(ids, key=lambda device: (len(device), device)))
-        return Grant(
-            container, name, in_order, dict(sorted(response.container_responses[0].envs.items()))
-        )
+        in_order = sorted(ids, key=lambda device: (len(device), device))
+        env = dict(sorted(response.container_responses[0].envs.items()))
+        return Grant(container, name, tuple(in_order), env)
 
     def _endpoint(self, name: str) -> Endpoint:
-        endpoint = self._endpoints[name]
-        if endpoint.stopped:
+        if name not in self._endpoints:
             raise AdmissionError(f"endpoint {name} has been stopped")
-        return endpoint
+        return self._endpoints[name]
 
 
 def pod_key(pod: Pod) -> str:

@@ -9,14 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509 import random_serial_number
 
 from certs import issue
 from certs.model import KeyPair
@@ -91,13 +88,9 @@ def running(*command: str, output: Path, settings: dict[str, object]) -> Iterato
 
 def certificates() -> tuple[KeyPair, KeyPair]:
     """Make a CA and a serving pair for `HOST`, good for a day."""
-    now = datetime.now(UTC)
-
-    def fresh() -> issue.Fresh:
-        return issue.Fresh(ec.generate_private_key(ec.SECP256R1()), random_serial_number(), now)
-
-    authority = issue.ca(fresh(), timedelta(days=1))
-    return authority, issue.leaf(fresh(), timedelta(days=1), authority, [HOST])
+    now, day = datetime.now(UTC), timedelta(days=1)
+    authority = issue.ca(issue.fresh(now), day)
+    return authority, issue.leaf(issue.fresh(now), day, authority, [HOST])
 
 
 def write_pair(folder: Path, pair: KeyPair) -> None:
@@ -128,28 +121,21 @@ class Webhook:
 
     def get(self, path: str) -> tuple[int, str]:
         """Return status and text of a page such as /metrics."""
-        connection = self.connect()
-        try:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            return response.status, response.read().decode()
-        finally:
-            connection.close()
+        return self._request("GET", path)
 
     def review(self, document: Any) -> dict[str, Any]:
         """Send an AdmissionReview and return the one that comes back."""
-        connection = self.connect()
-        try:
-            body = json.dumps(document)
-            connection.request("POST", "/mutate", body, {"Content-Type": "application/json"})
-            response = connection.getresponse()
-            text = response.read().decode()
-        finally:
-            connection.close()
-        if response.status != http.HTTPStatus.OK:
-            raise ValueError(f"the webhook answered {response.status}: {text}")
+        status, text = self._request("POST", "/mutate", json.dumps(document))
+        if status != http.HTTPStatus.OK:
+            raise ValueError(f"the webhook answered {status}: {text}")
         answer: dict[str, Any] = json.loads(text)
         return answer
+
+    def _request(self, method: str, path: str, body: str | None = None) -> tuple[int, str]:
+        with closing(self.connect()) as connection:
+            connection.request(method, path, body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            return response.status, response.read().decode()
 
     def ready(self) -> bool:
         """Whether it says that it is."""
@@ -162,28 +148,23 @@ class Webhook:
 def free_port() -> int:
     """Return a loopback TCP port that nobody has right now."""
     with socket.create_server((_LOOPBACK, 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
+        return int(server.getsockname()[1])
 
 
 @contextmanager
-def starting_webhook(
-    folder: Path, application: str = "webhook.wsgi:app", **settings: object
+def webhook(
+    folder: Path, application: str = "webhook.wsgi:app", *, wait: bool = True, **settings: object
 ) -> Iterator[Webhook]:
-    """Run the webhook with a new certificate in `folder`/tls; it may not be ready yet."""
+    """Run the webhook until the block is left, with a new certificate; all is in `folder`.
+
+    Without `wait` it may not be ready yet.
+    """
     (ca, pair), port = certificates(), free_port()
     write_pair(folder / "tls", pair)
     defaults = {"host": _LOOPBACK, "port": port, "tls_dir": folder / "tls", "drain_seconds": 0}
     command = ("-m", "gunicorn", "-c", "python:webhook.gunicorn_conf", application)
     with running(*command, output=folder / "webhook.log", settings=defaults | settings) as program:
-        yield Webhook(program, port, ca.certificate)
-
-
-@contextmanager
-def webhook(
-    folder: Path, application: str = "webhook.wsgi:app", **settings: object
-) -> Iterator[Webhook]:
-    """Run the webhook until the block is left; all its files are in `folder`."""
-    with starting_webhook(folder, application, **settings) as started:
-        started.program.wait_until(started.ready)
+        started = Webhook(program, port, ca.certificate)
+        if wait:
+            program.wait_until(started.ready)
         yield started

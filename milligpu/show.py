@@ -1,7 +1,6 @@
 """Text for a person: colours, bars and diffs, as plain as the terminal needs them."""
 
 import difflib
-import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,13 +59,12 @@ class Screen:
     def labelled(self, label: str, lines: Iterable[str], column: int) -> list[str]:
         """Return lines that begin in a column, with a label before the first."""
         start = " " * max(column - _LABEL, 0)
-        head = start + self.paint(label, "dim") + " " * max(column - len(start + label), 1)
-        heads = (head if number == 0 else " " * column for number in count())
-        return [before + line for before, line in zip(heads, lines, strict=False)]
+        head = start + self.paint(label, "dim") + " " * (column - len(start + label))
+        return [(" " * column if number else head) + line for number, line in enumerate(lines)]
 
     def field(self, label: str, texts: Iterable[str], *styles: str, column: int) -> list[str]:
         """Return texts beside a label, each folded where it is too long."""
-        lines = (line for text in texts for line in _fold(text, self.width - column, 0))
+        lines = (line for text in texts for line in self._fold(text, column))
         return self.labelled(label, (self.paint(line, *styles) for line in lines), column)
 
     def bar(self, held: Sequence[int]) -> str:
@@ -85,12 +83,9 @@ class Screen:
 
     def legend(self, words: Iterable[str], column: int) -> list[str]:
         """Return the holders of a bar, a word each, in their colours."""
-        numbers, lines = count(), _fold("  ".join(words), self.width - column, 0)
-        painted = (
-            re.sub(r"\S+", lambda word: self._holder(word[0], next(numbers)), line)
-            for line in lines
-        )
-        return self.labelled("", painted, column)
+        numbers, lines = count(), self._fold("  ".join(words), column)
+        painted = ((self._holder(word, next(numbers)) for word in line.split()) for line in lines)
+        return self.labelled("", map("  ".join, painted), column)
 
     def _holder(self, text: str, number: int) -> str:
         return self.paint(text, _HOLDERS[number % len(_HOLDERS)])
@@ -100,8 +95,12 @@ class Screen:
         return [
             self.paint(line, _MARKS[mark])
             for mark, text in changes(before, after)
-            for line in _fold(f"{mark} {text}", self.width - column, _depth(text) + 6)
+            for line in self._fold(f"{mark} {text}", column, _depth(text) + 6)
         ]
+
+    def _fold(self, text: str, column: int, indent: int = 0) -> list[str]:
+        width, later = self.width - column, " " * indent
+        return textwrap.wrap(text, width, subsequent_indent=later, break_on_hyphens=False)
 
 
 def changes(before: str, after: str) -> list[tuple[str, str]]:
@@ -111,21 +110,17 @@ def changes(before: str, after: str) -> list[tuple[str, str]]:
     """
     sides = (before.splitlines(), after.splitlines())
     whole = difflib.unified_diff(*sides, lineterm="", n=sum(map(len, sides)))
-    rows = [(line[0], line[1:]) for line in list(whole)[3:]]
-    kept = set()
-    for index in (index for index, (mark, _) in enumerate(rows) if mark != " "):
-        kept.add(index)
-        depth = _depth(rows[index][1])
-        for above in range(index - 1, -1, -1):
-            if _depth(rows[above][1]) < depth:
-                depth = _depth(rows[above][1])
-                kept.add(above)
-    return [row for index, row in enumerate(rows) if index in kept]
+    shown: list[tuple[str, str]] = []
+    keys: list[tuple[str, str]] = []
+    for mark, text in ((line[0], line[1:]) for line in list(whole)[3:]):
+        keys = [key for key in keys if _depth(key[1]) < _depth(text)]
+        if mark == " ":
+            keys.append((mark, text))
+        else:
+            shown += [*keys, (mark, text)]
+            keys = []
+    return shown
 
 
 def _depth(line: str) -> int:
     return len(line) - len(line.lstrip())
-
-
-def _fold(text: str, width: int, indent: int) -> list[str]:
-    return textwrap.wrap(text, width, subsequent_indent=" " * indent, break_on_hyphens=False)

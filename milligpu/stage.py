@@ -4,9 +4,10 @@ import asyncio
 import json
 import urllib.request
 from base64 import b64decode
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,6 @@ class Stage:
     kubelet: Kubelet
     models: Mapping[str, str]
     """Card to model, as the plugin says."""
-    needs: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By pod, what the scheduler counts for it of each resource."""
 
     async def create(self, document: Json) -> Answer:
         """Send the creation of an object to the webhook. Raises StageError without an answer."""
@@ -69,30 +68,23 @@ class Stage:
 
     async def run(self, pod: Json) -> tuple[Grant, ...]:
         """Schedule a pod and start it. Raises PendingError or the kubelet's AdmissionError."""
-        key = pod_key(pod)
-        if key in self.needs:  # a second one of this name takes its place
-            self.end(key)
-        needs = {name: workloads.needs(pod, name) for name in names.GRANT_KEYS}
-        for name, need in needs.items():
-            offered = sum(self.kubelet.devices.get(name, {}).values())
-            if need > offered - sum(other[name] for other in self.needs.values()):
+        pods, key = self.kubelet.pods, pod_key(pod)
+        if key in pods:  # a second one of this name takes its place
+            self.kubelet.free(key)
+        held = {device for grants in pods.values() for grant in grants for device in grant.ids}
+        for name in names.GRANT_KEYS:
+            offered = self.kubelet.devices.get(name, {}).items()
+            room = sum(healthy and device not in held for device, healthy in offered)
+            if workloads.needs(pod, name) > room:
                 raise PendingError(f"0/1 nodes are available: 1 Insufficient {name}.")
-        grants = await self.kubelet.admit(pod)
-        self.needs[key] = needs
-        return grants
-
-    def end(self, key: str) -> None:
-        """Let a pod end."""
-        self.kubelet.free(key)
-        del self.needs[key]
+        return await self.kubelet.admit(pod)
 
     def cards(self) -> dict[str, dict[str, int]]:
         """Return for each card how many of its slots each pod holds."""
-        held: dict[str, dict[str, int]] = {card: {} for card in self.models}
+        held: dict[str, dict[str, int]] = {card: Counter() for card in self.models}
         for key, grants in self.kubelet.pods.items():
             for device in {device for grant in grants for device in grant.ids}:
-                pods = held.setdefault(slots.parse(device).card, {})
-                pods[key] = pods.get(key, 0) + 1
+                held[slots.parse(device).card][key] += 1
         return held
 
 
@@ -101,19 +93,15 @@ def settings_for(environ: Mapping[str, str]) -> tuple[Settings, Settings]:
 
     What neither knows goes to the webhook, which refuses it.
     """
-    own = names.ENV_OURS
-    written = {
-        name.removeprefix(own).lower(): text
-        for name, text in environ.items()
-        if name.startswith(own)
-    }
-    webhook, plugin = (
-        {item.name for item in fields(each)} for each in (WebhookConfig, PluginConfig)
-    )
-    left = written.keys() - _OWN
+    said = {}
+    for variable, text in environ.items():
+        name = variable.removeprefix(names.ENV_OURS).lower()
+        if variable.startswith(names.ENV_OURS) and name not in _OWN:
+            said[name] = text
+    webhook, plugin = ({each.name for each in fields(of)} for of in (WebhookConfig, PluginConfig))
     return (
-        {name: written[name] for name in left - (plugin - webhook)},
-        {"inventory": "simulated", **{name: written[name] for name in left & plugin}},
+        {name: text for name, text in said.items() if name in webhook or name not in plugin},
+        {"inventory": "simulated", **{name: said[name] for name in said.keys() & plugin}},
     )
 
 
@@ -131,7 +119,7 @@ async def set_up(folder: Path, webhook: Settings, plugin: Settings) -> AsyncIter
     try:
         await kubelet.start()
         with (
-            processes.starting_webhook(folder, **webhook) as started,
+            processes.webhook(folder, wait=False, **webhook) as started,
             processes.running("-m", "plugin", output=log, settings=plugin) as cards,
         ):
             await asyncio.to_thread(started.program.wait_until, started.ready)

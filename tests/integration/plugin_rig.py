@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec
 
+from milligpu import kubelet
 from milligpu.kubelet import Pod
 from milligpu.processes import free_port
 from plugin.__main__ import run
@@ -44,6 +45,27 @@ async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
             if await check():
                 return
             await asyncio.sleep(pause)
+
+
+class Kubelet(kubelet.Kubelet):
+    """The stand-in, with what only tests do with it."""
+
+    async def restart(self) -> None:
+        """Stop and start: a new socket, and plugins have to register again."""
+        await self.stop()
+        await self.start()
+
+    async def listed(self, name: str, count: int, timeout: float = 10) -> frozenset[str]:  # noqa: ASYNC109
+        """Wait until a resource has exactly so many healthy devices and return their ids.
+
+        Raises TimeoutError that says how many there are.
+        """
+        limit = asyncio.get_running_loop().time() + timeout
+        while len(healthy := self.healthy(name)) != count:
+            if asyncio.get_running_loop().time() > limit:
+                raise TimeoutError(f"{len(healthy)} of {count} x {name} after {timeout} s")
+            await asyncio.sleep(0.005)
+        return frozenset(healthy)
 
 
 def t4(letter: str, index: int) -> Gpu:

@@ -297,7 +297,7 @@ def test_a_bad_pair_changes_nothing_until_a_good_one_comes(tmp_path: Path, harm:
 
 def test_it_waits_for_its_first_certificate(tmp_path: Path) -> None:
     elsewhere = tmp_path / "later"
-    with processes.starting_webhook(tmp_path, tls_dir=elsewhere) as webhook:
+    with processes.webhook(tmp_path, wait=False, tls_dir=elsewhere) as webhook:
         webhook.program.wait_until(lambda: bool(events(webhook, "waiting for the certificate")))
         with pytest.raises(ConnectionRefusedError):
             plain(webhook)
@@ -314,7 +314,7 @@ def test_it_waits_for_its_first_certificate(tmp_path: Path) -> None:
 
 
 def test_it_ends_when_told_to_while_it_waits(tmp_path: Path) -> None:
-    with processes.starting_webhook(tmp_path, tls_dir=tmp_path / "never") as webhook:
+    with processes.webhook(tmp_path, wait=False, tls_dir=tmp_path / "never") as webhook:
         webhook.program.wait_until(lambda: bool(events(webhook, "waiting for the certificate")))
         assert webhook.program.stop() == 0
 
@@ -361,7 +361,7 @@ def test_readiness_ends_before_service_does(tmp_path: Path) -> None:
 
 def test_bad_settings_are_all_named_and_nothing_starts(tmp_path: Path) -> None:
     settings: Any = {"port": "x", "threads": 0, "cpus_per_gpu": "many", "colour": "red"}
-    with processes.starting_webhook(tmp_path, **settings) as webhook:
+    with processes.webhook(tmp_path, wait=False, **settings) as webhook:
         assert webhook.program.wait() == 1
         said = webhook.program.output.read_text()
     assert all(f"MILLIGPU_{name.upper()}" in said for name in settings)

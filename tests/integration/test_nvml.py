@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from milligpu.kubelet import AdmissionError, Kubelet
+from milligpu.kubelet import AdmissionError
 from milligpu.processes import Program, free_port, running
 from tests.fake_nvml import Driver, statement
 from tests.fake_nvml.client import Client, Raised
-from tests.integration.plugin_rig import LOOPBACK, in_loop, pod
+from tests.integration.plugin_rig import LOOPBACK, Kubelet, in_loop, pod
 from vgpu import names
 
 pytest_plugins = ["tests.fake_nvml.fixtures"]

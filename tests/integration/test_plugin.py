@@ -13,7 +13,7 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from milligpu.kubelet import AdmissionError, Context, Grant, Kubelet
+from milligpu.kubelet import AdmissionError, Context, Grant
 from plugin.gpu import InventoryError, Probe
 from plugin.v1beta1 import deviceplugin_pb2 as api
 from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
@@ -23,6 +23,7 @@ from tests.integration.plugin_rig import (
     A,
     B,
     Cards,
+    Kubelet,
     container,
     eventually,
     in_loop,

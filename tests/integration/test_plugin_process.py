@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from milligpu.kubelet import Kubelet
 from milligpu.processes import Program, free_port, running
-from tests.integration.plugin_rig import DEADLINE, LOOPBACK, in_loop, pod
+from tests.integration.plugin_rig import DEADLINE, LOOPBACK, Kubelet, in_loop, pod
 from vgpu import names
 from vgpu.names import ENV_OURS
 
