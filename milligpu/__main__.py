@@ -16,14 +16,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="milligpu", description="Share a GPU between containers: `gpu: 300m` in a manifest."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    demo = commands.add_parser(
+    command = commands.add_parser(
         "demo",
         help="see what becomes of manifests: no cluster, no GPU, no root",
         description="Starts the webhook and the device plugin on this machine, with simulated"
         " cards, sends manifests through them and shows the answers. MILLIGPU_* variables are"
         " passed on as the programs' settings, but for where they listen.",
     )
-    demo.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: the examples")
+    command.add_argument(
+        "files", nargs="*", type=Path, metavar="FILE", help="default: the examples"
+    )
     options = parser.parse_args(arguments)
     try:
         from milligpu import demo
