@@ -24,7 +24,7 @@ def applied(limits: dict[str, str]) -> dict[str, Any]:
 
 
 def owning(manager: Any, *keys: str, operation: str = "Apply") -> dict[str, Any]:
-    item = {"f:resources": {"f:limits": {f"f:{key}": {} for key in keys}}}
+    item: dict[str, Any] = {"f:resources": {"f:limits": {f"f:{key}": {} for key in keys}}}
     spec = {"f:containers": {'k:{"name":"main"}': item}}
     fields = {"f:spec": {"f:template": {"f:spec": spec}}}
     return {"manager": manager, "operation": operation, "fieldsV1": fields}
@@ -40,7 +40,7 @@ def left(old: Any, new: Any, manager: str = "kubectl") -> Any:
     return made["spec"]["template"]["spec"]["containers"][0]["resources"]
 
 
-GONE = {"limits": {}, "requests": {}}
+GONE: dict[str, Any] = {"limits": {}, "requests": {}}
 ASK, OTHER = {names.ASK: "300m"}, {"memory": "1Gi"}
 
 
