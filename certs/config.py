@@ -27,7 +27,6 @@ class Config:
     leaf_life: timedelta = setting(timedelta(days=90), _duration)
     """Life of the serving certificate; at most a third of the CA's, so that the CA lives longer."""
     log_level: str = setting("info", level)
-    """Least level of the lines that are logged."""
 
     def __post_init__(self) -> None:
         if self.leaf_life * 3 > self.ca_life:

@@ -53,7 +53,6 @@ class Endpoint(NamedTuple):
     channel: grpc.aio.Channel
     plugin: rpc.DevicePluginStub
     preferring: bool
-    """Whether it wants to be asked for preferences."""
 
 
 class Kubelet(rpc.RegistrationServicer):

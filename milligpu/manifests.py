@@ -59,8 +59,7 @@ def read(path: Path) -> File:
     found = [document for document in _documents(path, text) if document is not None]
     manifests: list[Manifest] = []
     for number, document in enumerate(found, 1):
-        where = f"{path}, document {number}" if len(found) > 1 else str(path)
-        manifests += (Manifest(at, item) for at, item in _items(where, document))
+        manifests += _items(f"{path}, document {number}" if len(found) > 1 else str(path), document)
     return File(path, _caption(text), tuple(manifests))
 
 
@@ -104,20 +103,18 @@ def _documents(path: Path, text: str) -> list[Any]:
         raise ManifestError(f"{path}: {' '.join(str(fault).split())}") from fault
 
 
-def _items(where: str, document: Any) -> Iterator[tuple[str, Json]]:
+def _items(where: str, document: Any) -> Iterator[Manifest]:
     """Yield the objects of a document: itself, or those of a list."""
     match document:
-        case {"apiVersion": str(), "kind": str(kind), "items": list(items)} if kind.endswith(
-            "List"
-        ):
-            for number, item in enumerate(items, 1):
+        case {"apiVersion": str(), "kind": str(kind), "items": list(held)} if kind.endswith("List"):
+            for number, item in enumerate(held, 1):
                 yield from _items(f"{where}, item {number}", item)
         case {
             "apiVersion": str(),
             "kind": str(),
             "metadata": {"name": str()} | {"generateName": str()},
         }:
-            yield where, document
+            yield Manifest(where, document)
         case _:
             needed = "it needs apiVersion, kind and metadata.name"
             raise ManifestError(f"{where}: is no Kubernetes object: {needed}")

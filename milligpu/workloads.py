@@ -67,19 +67,15 @@ def _defaulted(item: Container) -> Json:
 
 def asked(document: Json) -> tuple[str, ...]:
     """Return what an object says of GPUs, a text for each container's resource and annotation."""
-    said: list[str] = []
-    with suppress(Denied):
-        said.extend(_asked(template(document) or {}))
+    held, said = template(document) or {}, []
+    with suppress(Denied):  # what is malformed, the webhook says
+        for item in containers(held, ""):
+            for key, value in mapping(item.mapping("resources"), "limits", "").items():
+                if key in names.ASK_KEYS or names.is_gpu_resource(key):
+                    said.append(f"{item.name}: {key}: {value}")
+        if ask := annotations(held, "").get(names.ANNOTATION_ASK):
+            said.append(f"annotation {names.ANNOTATION_ASK}: {ask}")
     return tuple(said)
-
-
-def _asked(held: Json) -> Iterator[str]:
-    for item in containers(held, ""):
-        for key, value in mapping(item.mapping("resources"), "limits", "").items():
-            if key in names.ASK_KEYS or names.is_gpu_resource(key):
-                yield f"{item.name}: {key}: {value}"
-    if names.ANNOTATION_ASK in annotations(held, ""):
-        yield f"annotation {names.ANNOTATION_ASK}: {annotations(held, '')[names.ANNOTATION_ASK]}"
 
 
 def pods(document: Json) -> Iterator[tuple[str, Json]]:
@@ -88,11 +84,10 @@ def pods(document: Json) -> Iterator[tuple[str, Json]]:
     name = metadata.get("name", "generated")
     version, owner = _OWNERS.get(kind, (document["apiVersion"], kind))
     reference = {"apiVersion": version, "kind": owner, "name": name, "controller": True}
-    first = 0 if kind == "StatefulSet" else 1
+    stateful = kind == "StatefulSet"
+    first = 0 if stateful else 1
     for number in range(first, first + _count(document)):
-        mine = (
-            {"name": f"{name}-{number}"} if kind == "StatefulSet" else {"generateName": f"{name}-"}
-        )
+        mine = {"name": f"{name}-{number}"} if stateful else {"generateName": f"{name}-"}
         made = {**mine, "namespace": metadata["namespace"], **mapping(held, "metadata", "")}
         made["ownerReferences"] = [reference]
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": held.get("spec") or {}}
@@ -101,18 +96,16 @@ def pods(document: Json) -> Iterator[tuple[str, Json]]:
 
 def _count(document: Json) -> int:
     """Return how many pods run at the same time; on an only node a DaemonSet has one."""
-    spec = document.get("spec") or {}
-    if document["kind"] == "CronJob":
-        spec = spec["jobTemplate"]["spec"]
-    match document["kind"]:
-        case "PodTemplate":
-            return 0
-        case "DaemonSet":
-            return 1
-        case "Job" | "CronJob":
-            parallelism = _whole(spec.get("parallelism"), 1)
-            return min(parallelism, _whole(spec.get("completions"), parallelism))
-    return _whole(spec.get("replicas"), 1)
+    kind, spec = document["kind"], document.get("spec") or {}
+    if kind == "PodTemplate":
+        return 0
+    if kind == "DaemonSet":
+        return 1
+    if kind not in ("Job", "CronJob"):
+        return _whole(spec.get("replicas"), 1)
+    job = spec["jobTemplate"]["spec"] if kind == "CronJob" else spec
+    parallelism = _whole(job.get("parallelism"), 1)
+    return min(parallelism, _whole(job.get("completions"), parallelism))
 
 
 def _whole(value: object, default: int) -> int:

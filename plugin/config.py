@@ -39,4 +39,3 @@ class Config:
     port: int = setting(9410, integer(0, 65535))
     """TCP port of `/metrics`, `/healthz` and `/readyz`; 0 lets the system choose."""
     log_level: str = setting("info", level)
-    """Least level of the lines that are logged."""

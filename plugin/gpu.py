@@ -23,7 +23,6 @@ class Gpu:
     memory_reserved: int = 0
     """Bytes of the total that no process can have; 0 where an old driver does not say."""
     mig: bool = False
-    """Whether MIG mode is on."""
 
     @property
     def usable_mib(self) -> int:

@@ -90,4 +90,4 @@ def seconds(low: float, high: float) -> Callable[[str], float]:
 
 
 level = choice("debug", "info", "warning", "error")
-"""Reads the least level of the log lines that are written."""
+"""Reads the least level of the lines that are logged."""

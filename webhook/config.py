@@ -64,12 +64,9 @@ class Config:
     host: str = setting("")
     """Address that the HTTPS server listens on; empty for all."""
     port: int = setting(8443, integer(1, 65535))
-    """TCP port of the HTTPS server."""
     threads: int = setting(8, integer(1, 128))
-    """Threads that answer requests."""
     drain_seconds: float = setting(5.0, seconds(0, 60))
     """From SIGTERM on: how long new connections are still accepted while not ready any more."""
     tls_dir: Path = setting(Path("/etc/milligpu/tls"), Path)
     """Folder with `tls.crt` and `tls.key`, as a mounted kubernetes.io/tls Secret has them."""
     log_level: str = setting("info", level)
-    """Least level of the lines that are logged."""
