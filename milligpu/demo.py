@@ -142,14 +142,20 @@ class Demo:
             self._field("passed", [passed], "dim", column=_OBJECT)
             return
         self._field("ask", workloads.asked(document) or ["none"], "bold", column=_OBJECT)
-        name, kind = document["metadata"].get("name", "generated"), document["kind"]
-        sent = workloads.arriving(document)
-        answer = await self.stage.create(sent)
-        self._answer("becomes" if kind == "Pod" else "stored", sent, answer)
-        if kind == "Pod":
-            await self._start(kind, name, sent, answer, first=True)
-        elif not answer.refusal:
-            await self._controlled(answer.object)
+        kind, label = document["kind"], "becomes"
+        if kind != "Pod":
+            label, sent = "its pods", workloads.arriving(document)
+            answer = await self.stage.create(sent)
+            self._answer("stored", sent, answer)
+            if answer.refusal:
+                return
+            document = answer.object
+        pods = list(workloads.pods(document))
+        for number, (name, pod) in enumerate(pods):
+            if not await self._pod(kind, name, pod, "" if number else label):
+                rest = len(pods) - number - 1
+                self._field("", [f"and {rest} more like it"] if rest else [], column=_OBJECT)
+                return
 
     def _answer(self, label: str, sent: Json, answer: Answer) -> None:
         if answer.refusal:
@@ -162,31 +168,23 @@ class Demo:
             self._say(*self.screen.labelled(label, lines, _OBJECT))
         self._field("warning", answer.warnings, "yellow", column=_OBJECT)
 
-    async def _controlled(self, workload: Json) -> None:
-        """Create the pods of a stored workload, as its controller does."""
-        pods = list(workloads.pods(workload))
-        for number, (name, pod) in enumerate(pods, 1):
-            sent, first = workloads.arriving(pod), number == 1
-            answer = await self.stage.create(sent)
-            if first:
-                self._answer("its pods", sent, answer)
-            if not await self._start(workload["kind"], name, sent, answer, first=first):
-                rest = len(pods) - number
-                self._field("", [f"and {rest} more like it"] if rest else [], column=_OBJECT)
-                return
+    async def _pod(self, kind: str, name: str, pod: Json, label: str) -> bool:
+        """Create and run a pod, and show it in full if it has a label, for its change.
 
-    async def _start(
-        self, kind: str, name: str, sent: Json, answer: Answer, *, first: bool
-    ) -> bool:
-        """Run a pod and show its containers; return whether another like it is worth a try."""
+        Returns whether another like it is worth a try.
+        """
+        sent = workloads.arriving(pod)
+        answer = await self.stage.create(sent)
+        if label:
+            self._answer(label, sent, answer)
         if answer.refusal:
             return False
-        pod = {**answer.object, "metadata": {**answer.object["metadata"], "name": name}}
-        if not any(workloads.needs(pod, resource) for resource in names.GRANT_KEYS):
+        made = {**answer.object, "metadata": {**answer.object["metadata"], "name": name}}
+        if not any(workloads.needs(made, resource) for resource in names.GRANT_KEYS):
             self._state(name, "no share in it", "", "dim")
             return False
         try:
-            grants = await self.stage.run(pod)
+            grants = await self.stage.run(made)
         except PendingError as fault:
             self._state(name, "Pending", str(fault), "yellow")
             return False
@@ -194,8 +192,8 @@ class Demo:
             self._state(name, "Failed", str(fault), "red")
             return False
         if kind not in workloads.LASTING:
-            self.passing.append(pod_key(pod))
-        self._running(name, sent, pod, grants, first=first)
+            self.passing.append(pod_key(made))
+        self._running(name, sent, made, grants, full=bool(label))
         return True
 
     def _state(self, name: str, state: str, text: str, style: str) -> None:
@@ -203,16 +201,15 @@ class Demo:
         self._say(line.rstrip())
 
     def _running(
-        self, name: str, sent: Json, pod: Json, grants: Sequence[Grant], *, first: bool
+        self, name: str, sent: Json, pod: Json, grants: Sequence[Grant], *, full: bool
     ) -> None:
-        """Show what a running pod's containers got and, of a workload's first, what they see."""
         env = {item.name: dict[str, str]() for item in containers(pod, "")}
         for grant in grants:
             env[grant.container] |= grant.env
         got = {item.name: _got(item, env[item.name]) for item in containers(pod, "")}
         brief = "; ".join(f"{name}: {text}" for name, text in got.items())
-        self._state(name, "Running", "" if first else brief, "green")
-        if first:
+        self._state(name, "Running", "" if full else brief, "green")
+        if full:
             for was, item in zip(containers(sent, ""), containers(pod, ""), strict=True):
                 self._say(f"      {self.screen.paint(item.name, 'bold')}: {got[item.name]}")
                 self._sees(item, was.env(), env[item.name])

@@ -79,9 +79,12 @@ def asked(document: Json) -> tuple[str, ...]:
 
 
 def pods(document: Json) -> Iterator[tuple[str, Json]]:
-    """Yield name and object of each pod that a workload's controllers create at once."""
+    """Yield name and object of each pod that there is at once: itself, or a workload's."""
     held, metadata, kind = template(document) or {}, document["metadata"], document["kind"]
     name = metadata.get("name", "generated")
+    if kind == "Pod":
+        yield name, document
+        return
     version, owner = _OWNERS.get(kind, (document["apiVersion"], kind))
     reference = {"apiVersion": version, "kind": owner, "name": name, "controller": True}
     stateful = kind == "StatefulSet"
