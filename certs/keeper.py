@@ -11,7 +11,7 @@ import structlog
 from certs import issue
 from certs.cluster import Cluster, Conflict, Unavailable
 from certs.config import Config
-from certs.plan import SERVED_AS, Decision, IssueLeaf, Keep, MakeCa, SetBundles, Step, Wait, plan
+from certs.plan import SERVED_AS, Decision, IssueLeaf, Keep, MakeCa, SetBundles, Wait, plan
 from vgpu import names
 
 STEPS = 10
@@ -55,7 +55,7 @@ def settle(
         yield Wait(str(fault))
 
 
-def _take(step: Step, cluster: Cluster, config: Config, now: datetime) -> None:
+def _take(step: Decision, cluster: Cluster, config: Config, now: datetime) -> None:
     match step:
         case MakeCa(over=over):
             pair = issue.ca(issue.fresh(now), config.ca_life)

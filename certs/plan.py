@@ -19,49 +19,42 @@ SERVED_AS = (f"{_SERVICE}.svc", f"{_SERVICE}.svc.cluster.local", _SERVICE, names
 
 
 @dataclass(frozen=True, slots=True)
-class MakeCa:
-    """Make a CA."""
+class Decision:
+    """What to do next; after any step there may be more."""
 
     reason: str
+
+
+class Wait(Decision):
+    """Nothing: something that others make is not there."""
+
+
+class Keep(Decision):
+    """Nothing: all is as it ought to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class MakeCa(Decision):
+    """Make a CA."""
+
     over: Stored | None
     """What it replaces."""
 
 
 @dataclass(frozen=True, slots=True)
-class SetBundles:
+class SetBundles(Decision):
     """Give these entries of the webhook configuration these bundles."""
 
-    reason: str
     entries: Mapping[str, bytes]
     over: Bundles
 
 
 @dataclass(frozen=True, slots=True)
-class IssueLeaf:
+class IssueLeaf(Decision):
     """Sign a serving certificate with this CA."""
 
-    reason: str
     ca: KeyPair
     over: Stored | None
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Something that others make is not there."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """All is as it ought to be."""
-
-    reason: str
-
-
-Step = MakeCa | SetBundles | IssueLeaf
-"""Something to do; afterwards there may be more."""
-Decision = Step | Wait | Keep
 
 
 def plan(held: Held, now: datetime, config: Config) -> Decision:
