@@ -10,12 +10,12 @@ from urllib3.exceptions import HTTPError
 
 from certs.model import Bundles, Held, KeyPair, Stored
 from vgpu import names
+from vgpu.names import TLS_CERTIFICATE, TLS_KEY
 
 T = TypeVar("T")
 TIMEOUT = 10
 """Seconds for one request; a hanging API server must not stop the keeper."""
 _MANAGER = "milligpu-certs"
-_CERTIFICATE, _KEY = "tls.crt", "tls.key"
 _NOT_FOUND, _CONFLICT = 404, 409
 
 
@@ -45,7 +45,7 @@ class Cluster:
 
     def store(self, secret: str, pair: KeyPair, replaces: Stored | None) -> None:
         """Create a kubernetes.io/tls Secret, or change the one that was read. Raises Conflict."""
-        data = {_CERTIFICATE: _text(pair.certificate), _KEY: _text(pair.key)}
+        data = {TLS_CERTIFICATE: _text(pair.certificate), TLS_KEY: _text(pair.key)}
         metadata: dict[str, Any] = {"name": secret}
         if replaces is None:
             body = {"metadata": metadata, "type": "kubernetes.io/tls", "data": data}
@@ -72,7 +72,7 @@ class Cluster:
         if found is None:
             return None
         data = found.data or {}
-        pair = KeyPair(b64decode(data.get(_CERTIFICATE, "")), b64decode(data.get(_KEY, "")))
+        pair = KeyPair(b64decode(data.get(TLS_CERTIFICATE, "")), b64decode(data.get(TLS_KEY, "")))
         return Stored(pair, _version(found.metadata))
 
     def _bundles(self) -> Bundles | None:

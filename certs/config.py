@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 
+from vgpu.names import ENV_OURS
 from vgpu.settings import SettingsError, level, setting
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -30,6 +31,5 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.leaf_life * 3 > self.ca_life:
-            raise SettingsError(
-                "bad settings:\n  MILLIGPU_LEAF_LIFE: must be at most a third of MILLIGPU_CA_LIFE"
-            )
+            fault = f"{ENV_OURS}LEAF_LIFE: must be at most a third of {ENV_OURS}CA_LIFE"
+            raise SettingsError(f"bad settings:\n  {fault}")

@@ -17,7 +17,7 @@ from typing import Any
 
 from certs import issue
 from certs.model import KeyPair
-from vgpu.names import ENV_OURS
+from vgpu import names
 
 HOST = "localhost"
 _LOOPBACK = "127.0.0.1"
@@ -73,8 +73,10 @@ class Program:
 @contextmanager
 def running(*command: str, output: Path, settings: dict[str, object]) -> Iterator[Program]:
     """Run Python with these arguments until the block is left; a setting is `MILLIGPU_<NAME>`."""
-    environ = {name: text for name, text in os.environ.items() if not name.startswith(ENV_OURS)}
-    environ |= {ENV_OURS + name.upper(): str(value) for name, value in settings.items()}
+    environ = {
+        name: text for name, text in os.environ.items() if not name.startswith(names.ENV_OURS)
+    }
+    environ |= {names.ENV_OURS + name.upper(): str(value) for name, value in settings.items()}
     with output.open("wb") as sink:
         process = subprocess.Popen(  # noqa: S603 - our own programs
             [sys.executable, *command], stdout=sink, stderr=subprocess.STDOUT, env=environ
@@ -96,8 +98,8 @@ def certificates() -> tuple[KeyPair, KeyPair]:
 def write_pair(folder: Path, pair: KeyPair) -> None:
     """Put a pair where the webhook looks for it."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tls.crt").write_bytes(pair.certificate)
-    (folder / "tls.key").write_bytes(pair.key)
+    (folder / names.TLS_CERTIFICATE).write_bytes(pair.certificate)
+    (folder / names.TLS_KEY).write_bytes(pair.key)
 
 
 @dataclass(frozen=True, slots=True)

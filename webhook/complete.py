@@ -52,8 +52,8 @@ def _granted(
 ) -> Json:
     if item.body.get("envFrom"):
         warn(
-            f"envFrom cannot be seen into; {names.ENV_VISIBLE_DEVICES} or CUDA_VISIBLE_DEVICES"
-            " there would break the share"
+            f"envFrom cannot be seen into; {names.ENV_VISIBLE_DEVICES} or"
+            f" {names.ENV_CUDA_DEVICES} there would break the share"
         )
     written = item.env()
     env, changes, share = _unreserved(written, warn), {}, grant.share

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import structlog
 
+from vgpu import names
+
 log = structlog.get_logger()
 
 
@@ -13,8 +15,8 @@ class Certificate:
     """The pair `tls.crt` and `tls.key` of a folder, as it last was good."""
 
     def __init__(self, folder: Path) -> None:
-        self.certificate = folder / "tls.crt"
-        self.key = folder / "tls.key"
+        self.certificate = folder / names.TLS_CERTIFICATE
+        self.key = folder / names.TLS_KEY
         self._seen: tuple[bytes, bytes] | None = None
         self._context: ssl.SSLContext | None = None
 
