@@ -22,8 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "demo",
         help="see what becomes of manifests: no cluster, no GPU, no root",
         description="Starts the webhook and the device plugin on this machine, with simulated"
-        " cards, sends manifests through them and shows the answers."
-        f" {ENV_OURS}* variables are passed on as the programs' settings, but for where they listen.",
+        f" cards, sends manifests through them and shows the answers. {ENV_OURS}* variables are"
+        " passed on as the programs' settings, but for where they listen.",
     )
     command.add_argument(
         "files", nargs="*", type=Path, metavar="FILE", help="default: the examples"
