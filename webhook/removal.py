@@ -7,7 +7,7 @@ of apply keep it: kubectl's last-applied annotation, and the `Apply` entries of 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from vgpu import names
@@ -15,12 +15,12 @@ from webhook import templates
 from webhook.pod import SECTIONS, Container, Json, containers, with_bodies
 from webhook.review import Review
 
-_ASKS = frozenset({*names.ASK_KEYS, names.NVIDIA_GPU})
-Claims = Mapping[str, frozenset[str]]
-"""By container name, the resources that a manifest declares, in limits or in requests."""
+_ASKS = (*names.ASK_KEYS, names.NVIDIA_GPU)
+Claims = set[tuple[str, str]]
+"""What a manifest declares: containers' names, each with a resource in its limits or requests."""
 
 
-def released(template: Json, stored: Json, at: str, gone: frozenset[str]) -> Json:
+def released(template: Json, stored: Json, at: str, gone: set[str]) -> Json:
     """Return the template without stored grants that nobody wants any more.
 
     Those are the grants of the containers in `gone`, and what is left in requests when a person
@@ -33,7 +33,7 @@ def released(template: Json, stored: Json, at: str, gone: frozenset[str]) -> Jso
     )
 
 
-def _released(item: Container, before: Container | None, gone: frozenset[str]) -> Json:
+def _released(item: Container, before: Container | None, gone: set[str]) -> Json:
     if before is None:
         return item.body
     resources, had = item.mapping("resources"), before.mapping("resources")
@@ -52,51 +52,28 @@ def _released(item: Container, before: Container | None, gone: frozenset[str]) -
     return {**item.body, "resources": {**resources, **changed}} if changed else item.body
 
 
-def removed(review: Review, path: templates.Path) -> frozenset[str]:
+def removed(review: Review, path: templates.Path) -> set[str]:
     """Return the names of the containers whose stored grant goes with this update.
 
     A count that a manifest declares never goes.
     """
     new, old = review.object, review.old or {}
     before, after = _last_applied(old, path), _last_applied(new, path)
-    applied = [_owned(entry, path) for entry in _applies(new)]
-    gone: set[str] = set()
+    applied, mine = _applied(new, path), _applied(old, path, review.manager)
+    gone = _named(mine, _ASKS) - _named(applied, _ASKS)
     if before is not None and after is not None:
-        gone |= _asking(before) - _asking(after)
-    mine = [
-        _owned(entry, path) for entry in _applies(old) if entry.get("manager") == review.manager
-    ]
-    gone |= {name for claims in mine for name in _asking(claims)} - {
-        name for claims in applied for name in _asking(claims)
-    }
-    gone |= _replaced(new, old, path)
-    declared = (*applied, after or {})
-    kept = {name for claims in declared for name in claims if _holds(claims, name, _GRANTS)}
-    return frozenset(gone - kept)
+        gone |= _named(before, _ASKS) - _named(after, _ASKS)
+    # Another GPU resource that is new, as Helm brings it.
+    came = _resources(templates.get(new, path)) - _resources(templates.get(old, path))
+    gone |= _named(came, {key for _, key in came if names.is_gpu_resource(key)} - _GRANTS)
+    return gone - _named(applied | (after or set()), _GRANTS)
 
 
-_GRANTS = frozenset(names.GRANT_KEYS)
+_GRANTS = set(names.GRANT_KEYS)
 
 
-def _asking(claims: Claims) -> set[str]:
-    return {name for name in claims if _holds(claims, name, _ASKS)}
-
-
-def _holds(claims: Claims, name: str, keys: frozenset[str]) -> bool:
-    return not keys.isdisjoint(claims.get(name, ()))
-
-
-def _replaced(new: Json, old: Json, path: templates.Path) -> set[str]:
-    """Return the containers in which another GPU resource is new, as Helm brings it."""
-    before, after = _resources(templates.get(old, path)), _resources(templates.get(new, path))
-    return {
-        name
-        for name, keys in after.items()
-        if any(
-            names.is_gpu_resource(key) and key not in _GRANTS
-            for key in keys - before.get(name, frozenset())
-        )
-    }
+def _named(claims: Claims, keys: Collection[str]) -> set[str]:
+    return {name for name, key in claims if key in keys}
 
 
 def _last_applied(document: Json, path: templates.Path) -> Claims | None:
@@ -110,48 +87,43 @@ def _last_applied(document: Json, path: templates.Path) -> Claims | None:
     return _resources(template) if isinstance(template, dict) else None
 
 
+def _applied(document: Json, path: templates.Path, manager: str | None = None) -> Claims:
+    """Return what the appliers of a document own, or one of them, by their `Apply` entries.
+
+    KEP-555: `f:` stands before a field, `k:` before an item.
+    """
+    found: Claims = set()
+    entries = templates.get(document, ("metadata", "managedFields"))
+    for entry in entries if isinstance(entries, list) else ():
+        by, kind = (templates.get(entry, (key,)) for key in ("manager", "operation"))
+        if kind != "Apply" or manager not in (None, by):
+            continue
+        spec = templates.get(entry, ("fieldsV1", *(f"f:{key}" for key in (*path, "spec"))))
+        for section in SECTIONS:
+            listed = templates.get(spec, (f"f:{section}",))
+            for key, fields in listed.items() if isinstance(listed, dict) else ():
+                found |= _claims(_item_name(key), templates.get(fields, ("f:resources",)), "f:")
+    return found
+
+
 def _resources(pod: Any) -> Claims:
-    found: dict[str, frozenset[str]] = {}
+    found: Claims = set()
     for section in SECTIONS:
         listed = templates.get(pod, ("spec", section))
         for item in listed if isinstance(listed, list) else ():
-            name, keys = templates.get(item, ("name",)), _keys(templates.get(item, ("resources",)))
-            if isinstance(name, str):
-                found[name] = found.get(name, frozenset()) | keys
+            name, resources = (templates.get(item, (key,)) for key in ("name", "resources"))
+            found |= _claims(name, resources)
     return found
 
 
-def _keys(resources: Any, prefix: str = "") -> frozenset[str]:
-    sides = (templates.get(resources, (prefix + side,)) for side in ("limits", "requests"))
-    return frozenset(
-        key.removeprefix(prefix) for side in sides if isinstance(side, dict) for key in side
-    )
+def _claims(name: Any, resources: Any, prefix: str = "") -> Claims:
+    sides = [templates.get(resources, (prefix + side,)) for side in ("limits", "requests")]
+    keys = {key for side in sides if isinstance(side, dict) for key in side}
+    return {(name, key.removeprefix(prefix)) for key in keys if isinstance(name, str)}
 
 
-def _applies(document: Json) -> Iterator[Json]:
-    entries = templates.get(document, ("metadata", "managedFields"))
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and entry.get("operation") == "Apply":
-            yield entry
-
-
-def _owned(entry: Json, path: templates.Path) -> Claims:
-    """Read the fields that an entry owns (KEP-555: `f:` before a field, `k:` before an item)."""
-    spec = templates.get(entry, ("fieldsV1", *(f"f:{key}" for key in (*path, "spec"))))
-    found: dict[str, frozenset[str]] = {}
-    for section in SECTIONS:
-        listed = templates.get(spec, (f"f:{section}",))
-        for key, fields in listed.items() if isinstance(listed, dict) else ():
-            name = _item_name(key)
-            if name is not None:
-                keys = _keys(templates.get(fields, ("f:resources",)), "f:")
-                found[name] = found.get(name, frozenset()) | keys
-    return found
-
-
-def _item_name(key: str) -> str | None:
+def _item_name(key: str) -> Any:
     try:
-        name = json.loads(key.removeprefix("k:"))["name"]
-    except (ValueError, TypeError, KeyError):
+        return json.loads(key.removeprefix("k:"))["name"]
+    except (ValueError, TypeError, LookupError, RecursionError):
         return None
-    return name if isinstance(name, str) else None
