@@ -49,7 +49,7 @@ def _ensure(name: str) -> Path:
 
 def _build(go: str, name: str, recipe: Recipe, program: Path) -> None:
     say(f"building {name} ({recipe.module}) into {program.parent}")
-    say(f"  once; up to {recipe.minutes:g} min on two cores, less when Go's cache is warm")
+    say(f"  once; about {60 * recipe.minutes:.0f} s on two idle cores, less if Go's cache is warm")
     unfinished, log = program.with_name(f".{name}.unfinished"), program.with_name(f"{name}.log")
     argv = [go, "build", "-v", *recipe.flags, "-o", str(unfinished), recipe.package]
     # GOTOOLCHAIN: never fetch another Go. GOFLAGS: the user's own must not change the bytes.
