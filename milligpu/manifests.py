@@ -116,7 +116,7 @@ def _items(where: str, document: Any) -> Iterator[Manifest]:
         }:
             yield Manifest(where, document)
         case _:
-            needed = "it needs apiVersion, kind and metadata.name"
+            needed = "it needs apiVersion, kind and metadata.name, all of them text"
             raise ManifestError(f"{where}: is no Kubernetes object: {needed}")
 
 

@@ -1,6 +1,7 @@
 """Text for a person: colours, bars and diffs, as plain as the terminal needs them."""
 
 import difflib
+import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ _STYLES = {
 _HOLDERS = ("cyan", "magenta", "blue", "green", "yellow")
 _MARKS = {"+": "green", "-": "red", " ": "dim"}
 _FANCY, _ASCII = "━█▓▌░✗", "=#%+.x"
+_CONTROL = re.compile(r"(?!\x1b\[[0-9;]*m)[^\n\x20-\x7e\xa0-\U0010ffff]")  # all but colours
 _NARROWEST, _WIDEST = 60, 110
 _LABEL = 10  # columns
 
@@ -42,7 +44,8 @@ class Screen:
         return cls(max(_NARROWEST, min(_WIDEST, columns)), colour, unicode)
 
     def plain(self, text: str) -> str:
-        """Return a text in characters that the stream has."""
+        """Return a text in characters that the stream has, and none that move a cursor."""
+        text = _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
         return text if self.unicode else text.translate(str.maketrans(_FANCY, _ASCII))
 
     def paint(self, text: str, *styles: str) -> str:

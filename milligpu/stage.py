@@ -1,8 +1,8 @@
 """The demo's stage: the real webhook and plugin, and stand-ins for what is around them."""
 
 import asyncio
+import http.client
 import json
-import urllib.request
 from base64 import b64decode
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -67,7 +67,12 @@ class Stage:
         return Answer(made, tuple(answer.get("warnings", ())), refusal)
 
     async def run(self, pod: Json) -> tuple[Grant, ...]:
-        """Schedule a pod and start it. Raises PendingError or the kubelet's AdmissionError."""
+        """Schedule a pod and start it.
+
+        Raises Denied for what an API server would not store, PendingError, or the kubelet's
+        AdmissionError.
+        """
+        workloads.check(pod)
         pods, key = self.kubelet.pods, pod_key(pod)
         if key in pods:  # a second one of this name takes its place
             self.kubelet.free(key)
@@ -124,13 +129,16 @@ async def set_up(folder: Path, webhook: Settings, plugin: Settings) -> AsyncIter
         ):
             await asyncio.to_thread(started.program.wait_until, started.ready)
             await asyncio.to_thread(cards.wait_until, lambda: bool(kubelet.devices))
-            state = await asyncio.to_thread(_get, f"http://{processes.HOST}:{port}/healthz")
+            state = await asyncio.to_thread(_health, port)
             yield Stage(started, kubelet, {gpu["uuid"]: gpu["model"] for gpu in state["gpus"]})
     finally:  # not `async with`: the start may be interrupted too
         await kubelet.stop()
 
 
-def _get(url: str) -> Json:
-    with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - http, our own program
+def _health(port: int) -> Json:
+    # Not by urllib, which would ask a proxy of the user's for a page of this machine.
+    connection = http.client.HTTPConnection(processes.HOST, port, timeout=10)
+    connection.request("GET", "/healthz")
+    with connection.getresponse() as response:
         answer: Json = json.load(response)
     return answer

@@ -7,10 +7,20 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from typing import Any
 
 from vgpu import names, quantity
-from webhook import templates
-from webhook.pod import Container, Denied, Json, annotations, containers, mapping, with_bodies
+from webhook import asks, templates
+from webhook.pod import (
+    Container,
+    Denied,
+    Fault,
+    Json,
+    annotations,
+    containers,
+    mapping,
+    with_bodies,
+)
 
 _OWNERS = {"Deployment": ("apps/v1", "ReplicaSet"), "CronJob": ("batch/v1", "Job")}
 LASTING = frozenset(
@@ -48,13 +58,35 @@ def template(document: Json) -> Json | None:
 def arriving(document: Json) -> Json:
     """Return an object as the API server hands it to webhooks.
 
-    It has a namespace, and a pod's limits stand in its requests too.
+    It has a namespace, a pod's limits stand in its requests too, and what is null is left out.
     """
-    document = {**document, "metadata": {"namespace": "default", **document["metadata"]}}
+    document = _without_nulls(document)
+    document["metadata"] = {"namespace": "default", **document["metadata"]}
     if template(document) is document:
         with suppress(Denied):  # what is malformed, the webhook says
             return with_bodies(document, [_defaulted(item) for item in containers(document, "")])
     return document
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+
+
+def check(pod: Json) -> None:
+    """Raise Denied for names and quantities of a pod that an API server would refuse."""
+    if not mapping(pod, "spec", "").get("containers"):
+        raise Denied(Fault("spec", "containers", "must hold one at least"))
+    for item in containers(pod, ""):
+        if not item.name:
+            raise Denied(item.fault("name", "must be a text; quote it"))
+        for side in ("limits", "requests"):
+            for key, value in mapping(item.mapping("resources"), side, item.at).items():
+                if asks.number(value) is None:
+                    raise Denied(item.fault(f"resources.{side}[{key}]", "must be a quantity"))
 
 
 def _defaulted(item: Container) -> Json:

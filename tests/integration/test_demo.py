@@ -225,6 +225,47 @@ def test_a_setting_of_no_use_is_named(folder: Path, variable: str, value: str) -
     assert "Traceback" not in err
 
 
+def beside_an_ask(path: Path, container: str) -> Path:
+    path.write_text(f"""apiVersion: v1
+kind: Pod
+metadata: {{name: a, annotations: null}}
+spec:
+  initContainers: null
+  containers:
+  - {{name: a, image: x, resources: {{limits: {{gpu: 300m}}}}}}
+  - {container}
+""")
+    return path
+
+
+ODD = {
+    "{name: n, image: x}": "containers[1].name: must be a text",  # `n` is false in YAML
+    "{image: x}": "containers[1].name: must be a text",
+    "{name: b, resources: {limits: {memory: much}}}": "limits[memory]: must be a quantity",
+}
+
+
+@pytest.mark.parametrize("container", ODD)
+def test_what_no_api_server_would_store_is_named(
+    folder: Path, tmp_path: Path, container: str
+) -> None:
+    path = beside_an_ask(tmp_path / "my.yaml", container)
+    status, _, err = run(folder, path)
+    assert status == 1
+    assert err.startswith(f"milligpu demo: {path}: spec.containers[1]")
+    assert ODD[container] in err
+    assert "Traceback" not in err
+
+
+def test_what_is_null_is_not_there_and_a_proxy_is_not_asked(folder: Path, tmp_path: Path) -> None:
+    nulls = "{name: b, image: x, env: null, resources: {limits: null, requests: null}}"
+    path = beside_an_ask(tmp_path / "my.yaml", nulls)
+    nobody = "http://127.0.0.1:9"
+    status, out, err = run(folder, path, http_proxy=nobody, https_proxy=nobody, all_proxy=nobody)
+    assert (status, err) == (0, "")
+    assert "a: 30 slots of" in out
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("awaited", ["starting the webhook", "1/"])
 def test_an_interruption_leaves_nothing_running(
@@ -273,7 +314,7 @@ class Liars:
     def review(self, document: Json) -> Json:
         container = "/spec/containers/0"
         patch = [
-            {"op": "replace", "path": f"{container}/resources/limits/gpu", "value": "five"},
+            {"op": "replace", "path": f"{container}/resources/limits/gpu", "value": "5"},
             {
                 "op": "add",
                 "path": f"{container}/resources/limits/{names.COUNT.replace('/', '~1')}",
@@ -309,7 +350,7 @@ def test_nothing_is_shown_that_the_programs_did_not_answer(
     asyncio.run(demo.show([manifests.read(path)]))
     text = flat(capsys.readouterr().out)
     assert "offers 77 x milligpu.io/vgpu" in text
-    assert "+ gpu: five + milligpu.io/vgpu: '7'" in text
+    assert "+ gpu: '5' + milligpu.io/vgpu: '7'" in text
     assert "warning beware of the dog" in text
     assert "c: 8 slots of SIM-elsewher, 3 MiB webhook LIE=42 plugin" in text
     assert "2 of 100 Abacus a:2" in text

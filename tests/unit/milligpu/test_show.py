@@ -40,6 +40,13 @@ def test_holders_differ_in_colour_or_else_in_shade() -> None:
     assert codes == re.findall(r"\x1b\[(\d+)m", words), "the legend has the bar's colours"
 
 
+def test_a_manifest_moves_no_cursor_and_rings_no_bell() -> None:
+    for screen in (PLAIN, COLOUR):
+        shown = screen.plain(screen.paint("a\x1b[2J\x07\x9b0m\x00b", "bold"))
+        assert not set(ESCAPE.sub("", shown)) & set("\x1b\x07\x9b\x00")
+        assert r"a\x1b[2J\x07\x9b0m\x00b" in ESCAPE.sub("", shown)
+
+
 BEFORE = """\
 spec:
   replicas: 3
