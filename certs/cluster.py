@@ -94,7 +94,7 @@ def connect() -> Cluster:
     except config.ConfigException:
         try:
             config.load_kube_config()  # type: ignore[no-untyped-call]
-        except config.ConfigException as fault:
+        except Exception as fault:  # whatever a person's file may hold
             raise Unavailable(f"neither in a pod nor with a kubeconfig: {fault}") from fault
     return Cluster()
 

@@ -1,6 +1,7 @@
 """The webhook's settings."""
 
 import json
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -12,6 +13,8 @@ from vgpu.settings import boolean, integer, level, seconds, setting
 _TOLERATION_FIELDS = frozenset({"key", "operator", "value", "effect"})
 _OPERATORS = ("Equal", "Exists")
 _EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
+_SUBDOMAIN = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+_WORD = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _GPU_TAINT = {"key": names.NVIDIA_GPU, "operator": "Exists", "effect": "NoSchedule"}
 
 
@@ -33,6 +36,12 @@ def _tolerations(text: str) -> tuple[dict[str, str], ...]:
     return tuple(value)
 
 
+def _runtime_class(text: str) -> str:
+    if not re.fullmatch(f"({_SUBDOMAIN})?", text):
+        raise ValueError("must be the name of a RuntimeClass such as nvidia, or empty")
+    return text
+
+
 def _is_toleration(item: Any) -> bool:
     """Whether the API server takes it; else it would refuse every pod with a grant."""
     if not isinstance(item, dict) or not item.keys() <= _TOLERATION_FIELDS:
@@ -46,6 +55,8 @@ def _is_toleration(item: Any) -> bool:
         and item.get("effect", "") in _EFFECTS
         and bool(item.get(wanted))
         and not item.get(unwanted)
+        and re.fullmatch(f"(({_SUBDOMAIN}/)?{_WORD})?", item.get("key", "")) is not None
+        and re.fullmatch(f"({_WORD})?", item.get("value", "")) is not None
     )
 
 
@@ -59,7 +70,7 @@ class Config:
     """Whether `gpu: 1` becomes whole cards of our plugin; else it is denied."""
     tolerations: tuple[dict[str, str], ...] = setting((_GPU_TAINT,), _tolerations)
     """Tolerations that a pod with a grant gets, as a JSON list."""
-    runtime_class: str = setting("")
+    runtime_class: str = setting("", _runtime_class)
     """Runtime class that a pod with a grant gets if it has none; empty for none."""
     host: str = setting("")
     """Address that the HTTPS server listens on; empty for all."""

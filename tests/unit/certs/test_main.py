@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+KUBECONFIGS = ("", "a: [", "a: b", "current-context: 3\ncontexts: 4\nclusters: {}", "\x00")
+
 
 @pytest.mark.parametrize(
     ("environ", "message"),
@@ -16,16 +18,22 @@ import pytest
             "MILLIGPU_LEAF_LIFE, MILLIGPU_LOG_LEVEL\n"
             "  MILLIGPU_LEAF_LIFE='soon': must be a time such as 90s, 10m, 12h or 90d\n",
         ),
-        ({}, "neither in a pod nor with a kubeconfig: "),
+        *(
+            ({"KUBECONFIG": text}, "neither in a pod nor with a kubeconfig: ")
+            for text in KUBECONFIGS
+        ),
     ],
 )
 def test_it_does_not_start_without_settings_or_a_cluster(
     tmp_path: Path, environ: dict[str, str], message: str
 ) -> None:
-    home = {"HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "none"), "PATH": os.environ["PATH"]}
+    kubeconfig = tmp_path / "kubeconfig"
+    if text := environ.get("KUBECONFIG"):
+        kubeconfig.write_text(text)
+    home = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
     done = subprocess.run(
         [sys.executable, "-m", "certs"],
-        env=home | environ,
+        env=home | environ | {"KUBECONFIG": str(kubeconfig)},
         capture_output=True,
         text=True,
         check=False,

@@ -63,6 +63,7 @@ def test_other_settings() -> None:
         *(("WHOLE_CARDS", text) for text in ("yes", "1", "True", "")),
         *(("PORT", text) for text in ("0", "65536", "https")),
         *(("THREADS", text) for text in ("0", "-1", "1000")),
+        *(("RUNTIME_CLASS", text) for text in ("Nvidia", "a class", "nvidia/", "x" * 254)),
         *(("LOG_LEVEL", text) for text in ("verbose", "INFO", "")),
         *(("DRAIN_SECONDS", text) for text in ("-1", "forever", "61")),
     ],
@@ -80,6 +81,10 @@ def test_a_bad_setting_is_named_with_its_value(name: str, text: str) -> None:
         {"key": "x", "effect": "NoSchedules"},
         {"operator": "Equal", "value": "v"},
         {"key": "x", "operator": "Exists", "value": "v"},
+        {"key": "a key", "operator": "Exists"},
+        {"key": "x/y/z", "operator": "Exists"},
+        {"key": "x" * 64, "operator": "Exists"},
+        {"key": "x", "value": "a value"},
     ],
     ids=str,
 )
