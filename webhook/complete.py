@@ -120,7 +120,7 @@ def _with_entry(env: list[Json], entry: Json) -> list[Json]:
 def _framework(decision: Decision, main: Decision | None, translation: Translation) -> str | None:
     said = translation.notes.frameworks
     if "" not in said:
-        return said.get(decision.container.name)
+        return said.get(decision.reading.container.name)
     return said[""] if decision is main else None
 
 
@@ -130,8 +130,8 @@ def _main(translation: Translation) -> Decision | None:
     if "" in said.asks:
         return next((each for each in decisions if each.noted), None)
     shares = [each for each in decisions if each.grant and each.grant.share]
-    apps = [each for each in shares if each.container.section == "containers"]
-    named = [each for each in apps if each.container.name == said.default_container]
+    apps = [each for each in shares if each.reading.container.section == "containers"]
+    named = [each for each in apps if each.reading.container.name == said.default_container]
     return next(iter((*named, *apps, *shares)), None)
 
 
@@ -155,7 +155,7 @@ def _throttled(item: Container, cpus: Fraction, warn: Warn) -> Json:
 
 def _recorded(pod: Json, at: str, translation: Translation) -> Json:
     """Write the record of the grants; one that was copied from another pod goes."""
-    grants = {each.container.name: each.grant for each in translation.decisions}
+    grants = {each.reading.container.name: each.grant for each in translation.decisions}
     record = {name: _record(grant) for name, grant in grants.items() if grant}
     found = annotations(pod, at)
     noted = {key: value for key, value in found.items() if key != names.ANNOTATION_SHARE}

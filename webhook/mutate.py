@@ -84,7 +84,8 @@ def _changed_shares(translation: Translation, document: Json, old: Json) -> Iter
         if had.grants != ([decision.grant] if decision.grant else []):
             has = " and ".join(map(str, had.grants)) or "none"
             text = f"{ask.text}: a pod's share cannot change (it has {has})"
-            yield ask.fault(decision.container, f"{text}; delete the pod and create it again")
+            text += "; delete the pod and create it again"
+            yield ask.fault(decision.reading.container, text)
 
 
 def _template(review: Review, place: templates.Path, config: Config) -> Desired:

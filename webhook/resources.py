@@ -15,7 +15,8 @@ _ONE_ANSWER = "write it in limits, once"
 class Reading:
     """What a container's resources say of GPUs."""
 
-    claims: bool = False
+    container: Container
+    claims: bool
     """Whether it has `resources.claims` (DRA)."""
     asks: list[Ask] = field(default_factory=list)
     ask_keys: list[str] = field(default_factory=list)
@@ -35,17 +36,17 @@ def read(container: Container) -> Reading:
     """Read a container's resources; unusable values are faults. Raises Denied for wrong types."""
     resources, at = container.mapping("resources"), f"{container.at}.resources"
     limits, requests = mapping(resources, "limits", at), mapping(resources, "requests", at)
-    reading = Reading(bool(resources.get("claims")))
+    reading = Reading(container, bool(resources.get("claims")))
     for key in dict.fromkeys((*limits, *requests)):
         try:
-            _read(container, key, limits, requests, reading)
+            _read(reading, key, limits, requests)
         except Denied as denial:
             reading.faults += denial.faults
     return reading
 
 
-def _read(container: Container, key: str, limits: Json, requests: Json, reading: Reading) -> None:
-    value = limits.get(key, requests.get(key))
+def _read(reading: Reading, key: str, limits: Json, requests: Json) -> None:
+    container, value = reading.container, limits.get(key, requests.get(key))
     if _is_ask(key, limits, requests):
         reading.ask_keys.append(key)
         reading.asks.append(_ask(container, key, limits, requests))
@@ -103,10 +104,11 @@ def _must_agree(container: Container, key: str, limits: Json, requests: Json) ->
     raise Denied(container.fault(f"resources.requests[{key}]", text))
 
 
-def granted(container: Container, ask_keys: list[str], grant: Grant | None) -> Json:
+def granted(reading: Reading, grant: Grant | None) -> Json:
     """Return the container's body with the grant in place of the asks and of any other grant."""
-    resources = container.body.get("resources") or {}
-    drop = {*ask_keys, *names.GRANT_KEYS} - {grant and grant.resource}
+    body = reading.container.body
+    resources = body.get("resources") or {}
+    drop = {*reading.ask_keys, *names.GRANT_KEYS} - {grant and grant.resource}
     changed = {}
     for side in ("limits", "requests"):
         before = resources.get(side) or {}
@@ -116,9 +118,9 @@ def granted(container: Container, ask_keys: list[str], grant: Grant | None) -> J
         if after != before:
             changed[side] = after
     if not changed:
-        return container.body
+        return body
     # What is empty now is left out, as it is stored: an update has to arrive at the same.
     both = {
         key: value for key, value in {**resources, **changed}.items() if value or key not in changed
     }
-    return {**container.body, "resources": both}
+    return {**body, "resources": both}

@@ -7,7 +7,7 @@ from webhook import notes, resources
 from webhook.asks import Ask, Grant
 from webhook.config import Config
 from webhook.notes import Notes
-from webhook.pod import Container, Fault, Json, containers, with_bodies
+from webhook.pod import Fault, Json, containers, with_bodies
 from webhook.resources import Reading
 
 
@@ -15,7 +15,6 @@ from webhook.resources import Reading
 class Decision:
     """What one container gets."""
 
-    container: Container
     reading: Reading
     noted: Ask | None
     """The annotation's ask, if it is this container's."""
@@ -53,16 +52,16 @@ def translate(
     listed = containers(pod, at)
     readings = [resources.read(item) for item in listed]
     said = notes.read(pod, at, listed)
-    noted, warnings = _addressed(said, listed, readings)
-    decisions = [
-        _decide(item, reading, noted.get(item.name), before.get(item.name), config, annotated)
-        for item, reading in zip(listed, readings, strict=True)
-    ]
-    faults = [*said.faults, *(fault for decision in decisions for fault in decision.faults)]
-    for decision in decisions:
+    noted, warnings = _addressed(said, readings)
+    decisions = []
+    for reading in readings:
+        name = reading.container.name
+        decision = _decide(reading, noted.get(name), before.get(name), config, annotated)
+        decisions.append(decision)
         if decision.ask and not decision.faults:
             text = decision.ask.rounding(decision.grant)
-            warnings += [f"container {decision.container.name}: {text}"] if text else []
+            warnings += [f"container {name}: {text}"] if text else []
+    faults = [*said.faults, *(fault for decision in decisions for fault in decision.faults)]
     return Translation(decisions, said, faults, [*said.warnings, *warnings])
 
 
@@ -75,26 +74,21 @@ def rewritten(pod: Json, translation: Translation, *, annotated: bool) -> Json:
 
 
 def _rewritten(decision: Decision, annotated: bool) -> Json:
-    asks = decision.reading.ask_keys
-    if decision.faults or not (asks or (annotated and decision.noted)):
-        return decision.container.body
-    return resources.granted(decision.container, asks, decision.grant)
+    reading = decision.reading
+    if decision.faults or not (reading.ask_keys or (annotated and decision.noted)):
+        return reading.container.body
+    return resources.granted(reading, decision.grant)
 
 
-def _addressed(
-    said: Notes, listed: list[Container], readings: list[Reading]
-) -> tuple[dict[str, Ask], list[str]]:
+def _addressed(said: Notes, readings: list[Reading]) -> tuple[dict[str, Ask], list[str]]:
     """Return the annotation's asks by the names of the containers that they are for.
 
     One without a name is for the main container: the one that holds this ask or its grant already,
     else the one that kubectl would take, else, with a warning, the first.
     """
     unnamed = said.asks.get("")
-    candidates = {
-        item.name: reading
-        for item, reading in zip(listed, readings, strict=True)
-        if item.section == "containers"
-    }
+    apps = [reading for reading in readings if reading.container.section == "containers"]
+    candidates = {reading.container.name: reading for reading in apps}
     if unnamed is None or not candidates:
         return {name: ask for name, ask in said.asks.items() if name}, []
     holders = [
@@ -115,12 +109,7 @@ def _addressed(
 
 
 def _decide(
-    item: Container,
-    reading: Reading,
-    noted: Ask | None,
-    stored: Reading | None,
-    config: Config,
-    annotated: bool,
+    reading: Reading, noted: Ask | None, stored: Reading | None, config: Config, annotated: bool
 ) -> Decision:
     asks = [*reading.asks, *([noted] if noted else [])]
     had = stored.grants if stored else []
@@ -128,19 +117,20 @@ def _decide(
     refusals = [
         (ask, ask.refusal(whole_cards=config.whole_cards or ask.grant in had)) for ask in asks
     ]
-    faults = [*reading.faults, *(ask.fault(item, why) for ask, why in refusals if why)]
+    faults = [*reading.faults, *(ask.fault(reading.container, why) for ask, why in refusals if why)]
     grants = [ask.grant for ask, why in refusals if not why] if asks else reading.grants
     grant = next(iter(grants), None)
     if not faults:
         replaced = had if reading.asks or (annotated and noted) else []
-        faults = _conflicts(item, reading, asks, grant, replaced)
-    return Decision(item, reading, noted, stored, grant, faults)
+        faults = _conflicts(reading, asks, grant, replaced)
+    return Decision(reading, noted, stored, grant, faults)
 
 
 def _conflicts(
-    item: Container, reading: Reading, asks: list[Ask], grant: Grant | None, replaced: list[Grant]
+    reading: Reading, asks: list[Ask], grant: Grant | None, replaced: list[Grant]
 ) -> list[Fault]:
     """Return the fault of a container that would get two things, or different things."""
+    item = reading.container
     if len({ask.value for ask in asks}) > 1:
         both = " and ".join(f"{ask.field}: {ask.text}" for ask in asks)
         return [item.fault("", f"two different asks: {both}; keep one")]
