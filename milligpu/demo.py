@@ -229,7 +229,7 @@ def _got(item: Container, plugin: dict[str, str]) -> str:
     role = f" ({workloads.role(item)})" if workloads.role(item) else ""
     if not plugin:
         return f"no card{role}"
-    cpu = (item.mapping("resources").get("limits") or {}).get(names.CPU)
+    cpu = item.sides()[0].get(names.CPU)
     card = f"{plugin[names.ENV_SLOTS]} slots of {_short(plugin[names.ENV_GPU_UUID])}{role}"
     memory = f"{plugin[names.ENV_MEMORY_MIB]} MiB"
     return ", ".join([card, memory, *([f"CPU limit {cpu}"] if cpu else [])])

@@ -90,11 +90,11 @@ def check(pod: Json) -> None:
 
 
 def _defaulted(item: Container) -> Json:
-    resources = item.mapping("resources")
-    limits, requests = (mapping(resources, side, "") for side in ("limits", "requests"))
+    limits, requests = item.sides()
     if not limits:
         return item.body
-    return {**item.body, "resources": {**resources, "requests": {**limits, **requests}}}
+    resources = {**item.mapping("resources"), "requests": {**limits, **requests}}
+    return {**item.body, "resources": resources}
 
 
 def asked(document: Json) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ def asked(document: Json) -> tuple[str, ...]:
     held, said = template(document) or {}, []
     with suppress(Denied):  # what is malformed, the webhook says
         for item in containers(held, ""):
-            for key, value in mapping(item.mapping("resources"), "limits", "").items():
+            for key, value in item.sides()[0].items():
                 if key in names.ASK_KEYS or names.is_gpu_resource(key):
                     said.append(f"{item.name}: {key}: {value}")
         if ask := annotations(held, "").get(names.ANNOTATION_ASK):
@@ -151,7 +151,7 @@ def needs(pod: Json, resource: str) -> int:
     """Return how much of a resource the scheduler counts for a pod (KEP-753 for sidecars)."""
     together, most = 0, 0
     for item in containers(pod, ""):
-        limits = mapping(item.mapping("resources"), "limits", "")
+        limits, _ = item.sides()
         amount = int(quantity.parse(str(limits.get(resource, 0))))
         if role(item) == "init container":
             most = max(most, together + amount)

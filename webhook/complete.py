@@ -137,8 +137,7 @@ def _main(translation: Translation) -> Decision | None:
 
 def _throttled(item: Container, cpus: Fraction, warn: Warn) -> Json:
     """Add a CPU limit where there is none: never below the request, which is small if added."""
-    resources = item.mapping("resources")
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    limits, requests = item.sides()
     request = number(requests.get(names.CPU, 0))
     if names.CPU in limits or request is None:  # what is no number, the API server refuses
         return {}
@@ -150,7 +149,7 @@ def _throttled(item: Container, cpus: Fraction, warn: Warn) -> Json:
         f"gets a CPU limit of {quantity.milli(limit)} with its share; "
         f"set limits.cpu to choose it, or annotate {names.ANNOTATION_THROTTLE}: 'off'"
     )
-    return {"resources": {**resources, **added}}
+    return {"resources": {**item.mapping("resources"), **added}}
 
 
 def _recorded(pod: Json, at: str, translation: Translation) -> Json:

@@ -67,6 +67,11 @@ class Container:
         """Return one of its objects, empty if absent or null. Raises Denied for another type."""
         return mapping(self.body, key, self.at)
 
+    def sides(self) -> tuple[Json, Json]:
+        """Return its limits and its requests, each empty if absent or null. Raises Denied."""
+        resources, at = self.mapping("resources"), path(self.at, "resources")
+        return mapping(resources, "limits", at), mapping(resources, "requests", at)
+
     def texts(self, key: str) -> list[str]:
         """Return one of its lists of strings, empty if absent or null."""
         return sequence(self.body, key, self.at, str)

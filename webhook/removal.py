@@ -16,6 +16,7 @@ from webhook.pod import SECTIONS, Container, Json, containers, with_bodies
 from webhook.review import Review
 
 _ASKS = (*names.ASK_KEYS, names.NVIDIA_GPU)
+_GRANTS = set(names.GRANT_KEYS)
 Claims = set[tuple[str, str]]
 """What a manifest declares: containers' names, each with a resource in its limits or requests."""
 
@@ -36,20 +37,19 @@ def released(template: Json, stored: Json, at: str, gone: set[str]) -> Json:
 def _released(item: Container, before: Container | None, gone: set[str]) -> Json:
     if before is None:
         return item.body
-    resources, had = item.mapping("resources"), before.mapping("resources")
-    sides = {side: resources.get(side) or {} for side in ("limits", "requests")}
+    limits, _ = sides = item.sides()
     changed = {}
-    for side, values in sides.items():
+    for side, values, had in zip(("limits", "requests"), sides, before.sides(), strict=True):
         stale = {
             key
-            for key in names.GRANT_KEYS
-            if key in values
-            and values[key] == (had.get(side) or {}).get(key)
-            and (item.name in gone or sides["limits"].get(key) != values[key])
+            for key in _GRANTS & values.keys() & had.keys()
+            if values[key] == had[key] and (item.name in gone or limits.get(key) != values[key])
         }
         if stale:
             changed[side] = {key: value for key, value in values.items() if key not in stale}
-    return {**item.body, "resources": {**resources, **changed}} if changed else item.body
+    if not changed:
+        return item.body
+    return {**item.body, "resources": {**item.mapping("resources"), **changed}}
 
 
 def removed(review: Review, path: templates.Path) -> set[str]:
@@ -67,9 +67,6 @@ def removed(review: Review, path: templates.Path) -> set[str]:
     came = _resources(templates.get(new, path)) - _resources(templates.get(old, path))
     gone |= _named(came, {key for _, key in came if names.is_gpu_resource(key)} - _GRANTS)
     return gone - _named(applied | (after or set()), _GRANTS)
-
-
-_GRANTS = set(names.GRANT_KEYS)
 
 
 def _named(claims: Claims, keys: Collection[str]) -> set[str]:

@@ -6,7 +6,7 @@ from typing import Any
 from vgpu import names, slots
 from webhook import asks
 from webhook.asks import Ask, Grant
-from webhook.pod import Container, Denied, Fault, Json, mapping
+from webhook.pod import Container, Denied, Fault, Json
 
 _ONE_ANSWER = "write it in limits, once"
 
@@ -34,9 +34,8 @@ class Reading:
 
 def read(container: Container) -> Reading:
     """Read a container's resources; unusable values are faults. Raises Denied for wrong types."""
-    resources, at = container.mapping("resources"), f"{container.at}.resources"
-    limits, requests = mapping(resources, "limits", at), mapping(resources, "requests", at)
-    reading = Reading(container, bool(resources.get("claims")))
+    limits, requests = container.sides()
+    reading = Reading(container, bool(container.mapping("resources").get("claims")))
     for key in dict.fromkeys((*limits, *requests)):
         try:
             _read(reading, key, limits, requests)

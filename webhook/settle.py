@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from vgpu.names import CPU
-from webhook.pod import Container, Json, containers, mapping, path, with_bodies
+from webhook.pod import Container, Json, containers, with_bodies
 
 _ABSENT: Any = object()
 
@@ -20,23 +20,17 @@ def uncopied(pod: Json, old: Json) -> Json:
     Server-side apply takes back whole `requests` that it was once told are the manifest's, and API
     defaulting then copies the limits, ours too, into them.
     """
-    stored = {item.name: _cpu(item) for item in containers(old, "")}
+    stored = {item.name: item.sides() for item in containers(old, "")}
 
     def body(item: Container) -> Json:
-        limit, request = _cpu(item)
-        had_limit, had = stored.get(item.name, (None, None))
+        limit, request = (side.get(CPU) for side in item.sides())
+        had_limit, had = (side.get(CPU) for side in stored.get(item.name, ({}, {})))
         if request is None or not request == limit == had_limit or had in (None, request):
             return item.body
         sent = item.body["resources"]
         return {**item.body, "resources": {**sent, "requests": {**sent["requests"], CPU: had}}}
 
     return with_bodies(pod, map(body, containers(pod, "")))
-
-
-def _cpu(item: Container) -> tuple[Any, Any]:
-    resources, at = item.mapping("resources"), path(item.at, "resources")
-    limits, requests = (mapping(resources, side, at) for side in ("limits", "requests"))
-    return limits.get(CPU), requests.get(CPU)
 
 
 def settled(sent: Any, made: Any, stored: Any) -> Any:

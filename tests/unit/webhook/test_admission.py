@@ -265,6 +265,20 @@ def test_a_wrong_type_in_a_container_is_denied_with_its_place(name: str) -> None
     assert outcome.message == f"spec.containers[0].{message}"
 
 
+@pytest.mark.parametrize("name", [*WRONG, *WRONG_IN_CONTAINER])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("stored", [True, False])
+def test_an_update_with_a_wrong_type_is_answered(kind: str, name: str, stored: bool) -> None:
+    good = holding(kind, pod(container(limits={COUNT: "30"})))
+    wrong = copied(good)
+    if name in WRONG:
+        held(wrong).update(copied(WRONG[name][0]))
+    else:
+        held(wrong)["spec"]["containers"][0].update(copied(WRONG_IN_CONTAINER[name][0]))
+    new, old = (good, wrong) if stored else (wrong, good)
+    assert answer(review(new, old), Config()).verdict in ("unchanged", "changed", "denied")
+
+
 def test_tolerations_of_a_wrong_type_are_denied_with_their_place() -> None:
     assert create(pod(SHARING["spec"]["containers"][0], tolerations={})).message == (
         "spec.tolerations: must be a list"
