@@ -99,5 +99,5 @@ def _broken(document: Any, config: Config) -> Answer:
 
 def impatient() -> Flask:
     """Build a webhook with a short deadline for requests."""
-    worker.REQUEST_SECONDS = 1.0
+    worker.REQUEST_SECONDS = worker.ARRIVAL_SECONDS = 1.0
     return create_app(Config(), Metrics())

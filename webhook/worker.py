@@ -1,27 +1,35 @@
-"""gunicorn's thread worker, changed so that only a request that is arriving costs a thread.
+"""gunicorn's thread worker, changed so that only a request that has arrived costs a thread.
 
 The stock worker gives every new connection to a thread, which waits there for the first bytes and
 for the TLS handshake, and it closes connections politely, for up to two seconds, in its only event
-loop. A handful of idle connections, as port probes and load balancers open them, then stops
-admission. Here the event loop does the handshakes without waiting, and reading a request has a
-deadline. Written against gunicorn 27.0.
+loop. A handful of idle or slow connections, as port probes and load balancers open them, then stops
+admission. Here the event loop does the handshakes and collects the requests, without waiting, and
+when there are too many connections the one that has been idle longest makes room. Only what is too
+long to be collected is read in threads, a few of their own, before a deadline. Written against
+gunicorn 27.0.
 """
 
+import re
 import select
 import selectors
 import ssl
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 from gunicorn import http, sock, util  # type: ignore[import-untyped]
 from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]
 
-HANDSHAKE_SECONDS = 5.0
-"""How long a new connection may take until TLS stands."""
+ARRIVAL_SECONDS = 5.0
+"""How long a handshake may take, and a request from its first byte on."""
 REQUEST_SECONDS = 10.0
-"""How long a request may take to arrive and its answer to leave."""
+"""How long an answer may take to leave, and a long request to arrive."""
+COLLECTED = 64 * 2**10
+"""Bytes of a request up to which the event loop collects it; nearly all reviews are shorter."""
+LONG_ONES = 2
+"""Threads for requests that are longer."""
 LINGER_SECONDS = 0.5
 """How long a client that is still sending is listened to, so that it sees a refusal (413)."""
 
@@ -29,10 +37,39 @@ draining = threading.Event()
 """Set at SIGTERM: not ready any more, though every request is still answered."""
 
 
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r\n", re.IGNORECASE)
+_NOT_AT_ONCE = re.compile(rb"\r\n(transfer-encoding|expect):", re.IGNORECASE)
+
+
 class Connection(TConn):  # type: ignore[misc]
     """A client's connection, and what the parser reads from: it ends at the deadline."""
 
     deadline = 0.0
+    arrived = b""
+    """What was collected of a request."""
+    is_arriving = False
+    """Whether that is a part."""
+    is_long = False
+    """Whether the rest is to be read in a thread."""
+
+    def collect(self) -> bool:
+        """Take what is here of a request; return whether a thread can go on with it."""
+        try:
+            while len(self.arrived) <= COLLECTED:
+                more = self.sock.recv(COLLECTED)
+                if not more:
+                    return True  # as much as will ever come
+                self.arrived += more
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
+        except OSError:
+            return True
+        head, end, body = self.arrived.partition(b"\r\n\r\n")
+        found = _LENGTH.search(head + b"\r\n")
+        length = int(found[1]) if found else 0
+        too_long = max(length, len(self.arrived)) > COLLECTED
+        self.is_long = too_long or _NOT_AT_ONCE.search(head) is not None
+        return self.is_long or (bool(end) and len(body) >= length)
 
     def limit(self) -> None:
         """Let the socket wait for no longer than the deadline."""
@@ -40,6 +77,9 @@ class Connection(TConn):  # type: ignore[misc]
 
     def recv(self, size: int) -> bytes:
         """Return what the client sent, or nothing, as at its end, when it is too slow."""
+        if self.arrived or not self.is_long:
+            taken, self.arrived = self.arrived, b""
+            return taken
         self.limit()
         try:
             return bytes(self.sock.recv(size))
@@ -71,12 +111,16 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self.log.debug("Lost %s: %s", address, fault)
             util.close(client)
             return
-        connection.timeout = time.monotonic() + HANDSHAKE_SECONDS
+        connection.timeout = time.monotonic() + ARRIVAL_SECONDS
         self.nr_conns += 1
         self.pending_conns.append(connection)
         self.poller.register(
             connection.sock, selectors.EVENT_READ, partial(self.shake_hands, connection)
         )
+        if self.nr_conns >= self.worker_connections:
+            (self.keepalived_conns or self.pending_conns)[0].timeout = 0.0
+            self.murder_keepalived()
+            self.murder_pending()
 
     def shake_hands(self, connection: Connection, client: Any) -> None:
         """Go on with a handshake as far as the bytes that are here allow."""
@@ -99,6 +143,33 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self.keepalived_conns.append(connection)
         self.poller.modify(
             client, selectors.EVENT_READ, partial(self.on_client_socket_readable, connection)
+        )
+
+    def on_client_socket_readable(self, connection: Connection, client: Any) -> None:
+        """Go on with a request as far as the bytes that are here allow."""
+        ready = connection.collect()
+        if not ready and connection.is_arriving:
+            return
+        waiting = self.pending_conns if connection.is_arriving else self.keepalived_conns
+        waiting.remove(connection)
+        connection.is_arriving = not ready
+        if ready:
+            self.poller.unregister(client)
+            self.enqueue_req(connection)
+        else:
+            connection.timeout = time.monotonic() + ARRIVAL_SECONDS
+            self.pending_conns.append(connection)
+
+    def get_thread_pool(self) -> ThreadPoolExecutor:
+        """Make the threads."""
+        self.long_ones = ThreadPoolExecutor(LONG_ONES)
+        return ThreadPoolExecutor(self.cfg.threads)
+
+    def enqueue_req(self, connection: Connection) -> None:
+        """Have a thread answer a request."""
+        pool = self.long_ones if connection.is_long else self.tpool
+        pool.submit(self.handle, connection).add_done_callback(
+            lambda done: self.method_queue.defer(self.finish_request, connection, done)
         )
 
     def handle(self, connection: Connection) -> bool:

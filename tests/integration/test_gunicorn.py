@@ -220,6 +220,50 @@ def restarts(webhook: Webhook) -> list[dict[str, Any]]:
     return [line for line in webhook.program.lines() if line["event"].startswith("Booting worker")]
 
 
+def test_requests_that_dawdle_do_not_hold_up_admission(tmp_path: Path) -> None:
+    with processes.webhook(tmp_path, threads=2) as webhook, ExitStack() as open_ones:
+        for said in (
+            *(b"P", HEAD, post()[:-1], HEAD + b"Content-Length: 60000\r\n\r\n" + b" " * 50_000)
+            * 10,
+            *(CHUNKED, HEAD + b"Content-Length: 999999\r\n\r\n{", HEAD + b"Expect: x\r\n\r\n") * 10,
+        ):
+            open_ones.enter_context(secure(webhook)).sendall(said)
+        for _ in range(10):
+            begin = time.monotonic()
+            assert allowed(webhook)
+            assert time.monotonic() - begin < SOON
+
+
+def test_when_there_are_too_many_connections_idle_ones_make_room(tmp_path: Path) -> None:
+    with processes.webhook(tmp_path) as webhook, ExitStack() as open_ones:
+        for open_one in (secure, plain):
+            for _ in range(520):
+                open_ones.enter_context(open_one(webhook))
+            begin = time.monotonic()
+            assert allowed(webhook)
+            assert time.monotonic() - begin < SOON
+
+
+def test_requests_in_a_row_on_one_connection_are_all_answered(shared: Webhook) -> None:
+    with secure(shared) as client:
+        client.sendall(post() + post())
+        said = b""
+        while said.count(b'"allowed":true') < 2:
+            more = client.recv(2**16)
+            assert more, said
+            said += more
+
+
+def test_a_request_in_many_pieces_is_one(shared: Webhook) -> None:
+    body = post(review(pod(annotations={"a": "x" * 500_000})))
+    for said, size in ((post(), 37), (body, 50_000)):
+        with secure(shared) as client:
+            for start in range(0, len(said), size):
+                client.sendall(said[start : start + size])
+                time.sleep(0.01)
+            assert json.loads(answered(client)[1])["response"]["allowed"]
+
+
 def test_a_request_that_dawdles_is_given_up(tmp_path: Path) -> None:
     application = "tests.webhook_server:impatient()"
     with processes.webhook(tmp_path, application, threads=2) as webhook, ExitStack() as open_ones:
