@@ -78,13 +78,14 @@ def _without_nulls(value: Any) -> Any:
 
 def check(pod: Json) -> None:
     """Raise Denied for names and quantities of a pod that an API server would refuse."""
-    if not mapping(pod, "spec", "").get("containers"):
+    listed = containers(pod, "")
+    if not any(item.section == "containers" for item in listed):
         raise Denied(Fault("spec", "containers", "must hold one at least"))
-    for item in containers(pod, ""):
+    for item in listed:
         if not item.name:
             raise Denied(item.fault("name", "must be a text; quote it"))
-        for side in ("limits", "requests"):
-            for key, value in mapping(item.mapping("resources"), side, item.at).items():
+        for side, values in zip(("limits", "requests"), item.sides(), strict=True):
+            for key, value in values.items():
                 if asks.number(value) is None:
                     raise Denied(item.fault(f"resources.{side}[{key}]", "must be a quantity"))
 
