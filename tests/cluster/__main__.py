@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from tests.cluster import images, setup
+from tests.cluster.examples import give_images
 from tests.cluster.node import cluster
 from tests.cluster.processes import ClusterError
 from tests.cluster.product import deploy
@@ -37,10 +38,14 @@ def up() -> None:
         holder.terminate()
         holder.wait()
         raise
-    say(f"\nexport KUBECONFIG={_state()['kubeconfig']}")
-    say(f"kubectl is {_state()['kubectl']}; the node pulls no images, but it has")
-    say(f"{images.WORKLOAD}, which tells in its log what it was given, and {images.SERVING}")
-    say("`make cluster-down` ends it")
+    say(f"""
+export KUBECONFIG={_state()["kubeconfig"]}
+export PATH={Path(_state()["kubectl"]).parent}:$PATH
+kubectl apply -f examples/01-three-models-one-card.yaml
+
+The node has 200 slots, on two simulated cards. It pulls no images. It has stand-ins for those of
+the examples, and {images.WORKLOAD} for manifests of your own: they run on and tell in their
+log what they were given. `make cluster-down` ends it.""")
 
 
 def down() -> None:
@@ -62,6 +67,7 @@ def hold() -> None:
     signal.signal(signal.SIGTERM, _leave)
     with suppress(KeyboardInterrupt), cluster() as node:
         deploy(node)
+        give_images(node)
         state = {"kubeconfig": str(node.plane.kubeconfig), "kubectl": str(node.plane.kubectl_path)}
         unfinished = STATE.with_suffix(".unfinished")
         unfinished.write_text(json.dumps({"pid": os.getpid(), **state}))

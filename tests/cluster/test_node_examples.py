@@ -6,43 +6,23 @@ import json
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
-from tests.cluster import images
 from tests.cluster.api import Json
+from tests.cluster.examples import EXAMPLES, give_images
 from tests.cluster.node import Node
 from tests.cluster.product import use_cards
-from tests.cluster.shapes import held
 from tests.cluster.spaces import Space
 
 pytestmark = pytest.mark.node
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 WAYS = {"client-side": (), "server-side": ("--server-side",)}
 NEVER_RUN_HERE = ("CronJob",)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _images(node: Node) -> None:
-    """Let the node have the examples' images: under their names, what reports for the tests."""
     use_cards(node, "two-t4")
-    for example in EXAMPLES:
-        spec = held(YAML(typ="safe").load(example))["spec"]
-        for container in (*spec.get("initContainers", []), *spec["containers"]):
-            node.tag(stand_in(spec, container), full(container["image"]))
-
-
-def stand_in(spec: Json, container: Json) -> str:
-    """Return which of our images behaves as a container's has to."""
-    if "tensorflow/serving" in container["image"]:
-        return images.SERVING
-    first = container in spec.get("initContainers", []) and "restartPolicy" not in container
-    return images.ONCE if first else images.WORKLOAD
-
-
-def full(image: str) -> str:
-    """Return an image's name with the registry that is meant where none is named."""
-    return image if "." in image.split("/")[0] else f"docker.io/{image}"
+    give_images(node)
 
 
 def state(space: Space) -> Json:
