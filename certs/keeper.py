@@ -23,16 +23,17 @@ _utc = partial(datetime.now, UTC)
 
 
 def run(cluster: Cluster, config: Config, stop: threading.Event) -> None:
-    """Keep the certificates good until told to stop. Every decision is logged once."""
+    """Keep the certificates good until told to stop. A turn logs what the last one did not."""
     log = structlog.get_logger()
-    interval, pause, said = config.interval.total_seconds(), FIRST_PAUSE, ""
+    interval, pause, said = config.interval.total_seconds(), FIRST_PAUSE, set[str]()
     while True:
         decision: Decision
+        before, said = said, set()
         for decision in settle(cluster, config):
-            if decision.reason != said:
-                said = decision.reason
+            if decision.reason not in before | said:
                 level = log.warning if isinstance(decision, Wait) else log.info
-                level("decided", decision=type(decision).__name__, reason=said)
+                level("decided", decision=type(decision).__name__, reason=decision.reason)
+            said.add(decision.reason)
         if stop.wait(interval if isinstance(decision, Keep) else min(pause, interval)):
             return
         pause *= 2

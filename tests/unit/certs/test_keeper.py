@@ -107,6 +107,11 @@ class Contended(Memory):
         raise Conflict
 
 
+class ReadOnly(Memory):
+    def store(self, secret: str, pair: KeyPair, replaces: Stored | None) -> None:
+        raise Unavailable("the API server refuses: secrets is forbidden")
+
+
 @pytest.mark.parametrize(
     ("cluster", "reason"),
     [
@@ -149,3 +154,9 @@ def test_what_is_missing_is_looked_for_soon_and_then_less_often() -> None:
     waited, said = run(Refusing(), turns=9)
     assert waited == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     assert said == [("Wait", "warning")]
+
+
+def test_what_fails_again_and_again_is_said_once() -> None:
+    wanted = [("MakeCa", "info"), ("Wait", "warning")]
+    assert run(ReadOnly(), turns=5)[1] == wanted
+    assert run(Contended(), turns=5)[1] == wanted
