@@ -1,6 +1,7 @@
 """The device plugin: `python -m plugin`."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -39,18 +40,16 @@ async def _start(config: Config) -> None:
     await run(config, await in_thread(lambda: open_inventory(config)))
 
 
-async def _until_signal(config: Config) -> None:
-    task = asyncio.create_task(_start(config))
+async def _until_signal(config: Config) -> str:
+    """Run until a signal cancels it, or until it cannot go on; return why."""
+    task, why = asyncio.create_task(_start(config)), ""
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    await task
-
-
-def _only(error: Exception) -> Exception:
-    """Return the one error in the groups that task groups wrap around it."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+    try:
+        await task
+    except* UnusableError as faults:  # one for each of what runs at the same time
+        why = str(faults.exceptions[0])
+    return why
 
 
 def main() -> int:
@@ -61,15 +60,10 @@ def main() -> int:
         sys.stderr.write(f"{fault}\n")
         return 2
     log.configure(config.log_level)
-    try:
-        asyncio.run(_until_signal(config))
-    except asyncio.CancelledError:
-        return 0
-    except Exception as error:
-        if not isinstance(_only(error), UnusableError):
-            raise
-        sys.stderr.write(f"{_only(error)}\n")
-    return 1
+    with contextlib.suppress(asyncio.CancelledError):
+        sys.stderr.write(f"{asyncio.run(_until_signal(config))}\n")
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
