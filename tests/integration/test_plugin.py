@@ -126,7 +126,11 @@ async def test_the_kubelet_hangs_up(folder: Path) -> None:
         await kubelet.listed(names.COUNT, 100, DEADLINE)
         await kubelet.disconnect(names.COUNT)
         await kubelet.listed(names.COUNT, 0)
-        assert (await running.get("/readyz"))[0] == 503
+
+        async def unready() -> bool:
+            return (await running.get("/readyz"))[0] == 503
+
+        await eventually(unready)  # the end of a stream travels for a moment
         await kubelet.listed(names.COUNT, 100, DEADLINE)
 
 
