@@ -18,11 +18,13 @@ pytestmark = pytest.mark.node
 
 # Holds a sandbox in which a process runs, until it is ended from outside.
 HOLD = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from tests.cluster import sandbox
 from tests.cluster.processes import Processes
 logs, path, seconds = sys.argv[1:]
+# What a shell starts in the background inherits that Ctrl-C is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with sandbox.sandbox(Path(logs), path) as inside:
     Processes(Path(logs), inside.enter).start("sleeper", ["sleep", seconds])
     print("ready", flush=True)
