@@ -11,7 +11,7 @@ from webhook.notes import unknown
 from webhook.pod import Denied, Fault, Json, annotations, controller, path
 from webhook.removal import released, removed
 from webhook.review import Review
-from webhook.settle import settled, uncopied
+from webhook.settle import restored, settled
 from webhook.translate import Translation, rewritten, translate
 
 
@@ -60,7 +60,7 @@ def _made(review: Review, place: templates.Path, config: Config) -> Desired:
 def _pod(document: Json, old: Json | None, config: Config) -> Desired:
     """Give a new pod everything; let a stored one keep what it has."""
     if old is not None:
-        document = uncopied(document, old)
+        document = restored(document, old)
     translation = translate(document, "", old, config, annotated=True)
     pod = rewritten(document, translation, annotated=True)
     pod, warnings = complete(pod, "", translation, config)

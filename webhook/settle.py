@@ -9,28 +9,41 @@ import json
 from typing import Any
 
 from vgpu.names import CPU
-from webhook.pod import Container, Json, containers, with_bodies
+from webhook.pod import Container, Json, containers, mapping, sequence, with_bodies
 
 _ABSENT: Any = object()
 
 
-def uncopied(pod: Json, old: Json) -> Json:
-    """Return an updated pod with its stored CPU requests where it has but copies of the limits.
+def restored(pod: Json, old: Json) -> Json:
+    """Return an updated pod with what of the stored one no manifest can take back.
 
-    Server-side apply takes back whole `requests` that it was once told are the manifest's, and API
-    defaulting then copies the limits, ours too, into them.
+    Those are its tolerations, of which there can only be more; and its CPUs, where it has none, or
+    copies of the limit: server-side apply removes whole maps of resources that it was once told are
+    the manifest's, and API defaulting then copies the limits, ours too, into the requests.
     """
-    stored = {item.name: item.sides() for item in containers(old, "")}
+    stored = {item.name: [side.get(CPU) for side in item.sides()] for item in containers(old, "")}
 
     def body(item: Container) -> Json:
-        limit, request = (side.get(CPU) for side in item.sides())
-        had_limit, had = (side.get(CPU) for side in stored.get(item.name, ({}, {})))
-        if request is None or not request == limit == had_limit or had in (None, request):
+        limits, requests = item.sides()
+        cpus, had = [limits.get(CPU), requests.get(CPU)], stored.get(item.name, [None])
+        if None in had or cpus == had or cpus not in ([None, None], [had[0], had[0]]):
             return item.body
-        sent = item.body["resources"]
-        return {**item.body, "resources": {**sent, "requests": {**sent["requests"], CPU: had}}}
+        sides = {"limits": {**limits, CPU: had[0]}, "requests": {**requests, CPU: had[1]}}
+        return {**item.body, "resources": {**item.mapping("resources"), **sides}}
 
-    return with_bodies(pod, map(body, containers(pod, "")))
+    pod = with_bodies(pod, map(body, containers(pod, "")))
+    present, before = (_tolerations(each) for each in (pod, old))
+    missing = [before[key] for key in before if key not in present]
+    if not missing:
+        return pod
+    return {**pod, "spec": {**pod["spec"], "tolerations": [*present.values(), *missing]}}
+
+
+def _tolerations(pod: Json) -> dict[str, Json]:
+    """Return the tolerations by all that cannot change in them."""
+    found = sequence(mapping(pod, "spec", ""), "tolerations", "spec", dict)
+    fixed = ({key: each[key] for key in each if key != "tolerationSeconds"} for each in found)
+    return {json.dumps(key, sort_keys=True): each for key, each in zip(fixed, found, strict=True)}
 
 
 def settled(sent: Any, made: Any, stored: Any) -> Any:

@@ -54,6 +54,7 @@ def down() -> None:
     if not pid:
         say("no cluster of `make cluster` is running")
         return
+    say("ending the cluster")
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + 60
     while _holder():
@@ -72,10 +73,10 @@ def hold() -> None:
         unfinished = STATE.with_suffix(".unfinished")
         unfinished.write_text(json.dumps({"pid": os.getpid(), **state}))
         unfinished.rename(STATE)
-        try:
-            signal.pause()
-        finally:
-            say("ending the cluster")
+        # Whoever reads what `up` says, as in `make cluster | tee`, must not wait for our end.
+        for stream in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+        signal.pause()
     STATE.unlink(missing_ok=True)
 
 

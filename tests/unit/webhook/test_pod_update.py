@@ -48,6 +48,12 @@ def value(name: str, text: str) -> Json:
 
 SHARING = container(limits={"gpu": "300m"})
 MINE = {"key": "mine", "operator": "Exists"}
+LATER = Config(
+    cpus_per_gpu=Config().cpus_per_gpu * 2,
+    tolerations=({"key": "later", "operator": "Exists"},),
+    runtime_class="nvidia",
+    whole_cards=True,
+)
 BARE: dict[str, Json] = {
     "limits": pod(SHARING),
     "qualified": pod(container(limits={"milligpu.io/gpu": 0.3})),
@@ -117,14 +123,20 @@ def test_a_bare_pod_applied_again_is_the_stored_one(name: str, operation: str) -
     assert outcome.object["metadata"].get("annotations") == old["metadata"].get("annotations")
 
 
+@pytest.mark.parametrize("config", [WITH_WHOLE, LATER], ids=["same settings", "others"])
 @pytest.mark.parametrize("name", [name for name in BARE if name != "own cpu"])
-def test_requests_that_were_taken_back_and_defaulted_are_the_stored_ones(name: str) -> None:
-    """Server-side apply after client-side apply removes `requests` that it recorded at creation."""
+def test_resources_that_were_taken_back_are_the_stored_ones(name: str, config: Config) -> None:
+    """Server-side apply after client-side apply removes maps that it recorded at creation.
+
+    What the manifest has comes again, and API defaulting copies limits that are left.
+    """
     old = stored(BARE[name], WITH_WHOLE)
     new = reapplied(old, BARE[name])
-    for body in containers(new):
+    for body, written in zip(containers(new), containers(BARE[name]), strict=True):
         body["resources"].pop("requests", None)
-    outcome = update(sent(new), old, WITH_WHOLE)
+        if "resources" not in written:
+            body["resources"].clear()
+    outcome = update(sent(new), old, config)
     assert outcome.allowed, outcome.message
     assert outcome.object["spec"] == old["spec"]
 
@@ -181,21 +193,15 @@ def test_set_image_to_a_server_adds_no_argument(image: str) -> None:
     assert (outcome.allowed, outcome.patch) == (True, [])
 
 
-def test_a_settings_change_does_not_reach_stored_pods() -> None:
+@pytest.mark.parametrize("name", BARE)
+def test_a_settings_change_does_not_reach_stored_pods(name: str) -> None:
     """Design section 4: a setting that changes later touches new pods only."""
-    later = Config(
-        cpus_per_gpu=Config().cpus_per_gpu * 2,
-        tolerations=({"key": "later", "operator": "Exists"},),
-        runtime_class="nvidia",
-    )
-    for manifest in (BARE["limits"], BARE["serving"], BARE["init and sidecar"]):
-        old = stored(manifest)
-        new = reapplied(old, manifest)
-        outcome = update(new, old, later)
-        assert outcome.allowed
-        assert outcome.object["spec"] == old["spec"]
-        labelled = {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}}
-        assert update(labelled, old, later).patch == []
+    old = stored(BARE[name], WITH_WHOLE)
+    outcome = update(reapplied(old, BARE[name]), old, LATER)
+    assert outcome.allowed
+    assert outcome.object["spec"] == old["spec"]
+    labelled = {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}}
+    assert update(labelled, old, LATER).patch == []
 
 
 def test_a_toleration_added_to_the_manifest_is_added() -> None:
@@ -208,6 +214,19 @@ def test_a_toleration_added_to_the_manifest_is_added() -> None:
     assert outcome.allowed
     assert all(toleration in found for toleration in (*old["spec"]["tolerations"], more))
     assert len(found) == len(old["spec"]["tolerations"]) + 1
+
+
+def test_no_stored_toleration_is_taken_back_and_its_time_may_change() -> None:
+    """The API server lets tolerations only be added, but for how long they hold."""
+    for_a_while = {"key": "mine", "effect": "NoExecute", "operator": "Exists"}
+    old = stored(pod(SHARING, tolerations=[{**for_a_while, "tolerationSeconds": 60}]))
+    everything, longer = {"operator": "Exists"}, {**for_a_while, "tolerationSeconds": 90}
+    again = pod(SHARING, tolerations=[everything, longer])
+    found = update(reapplied(old, again), old).object["spec"]["tolerations"]
+    assert len(found) == len(old["spec"]["tolerations"]) + 1
+    assert everything in found
+    assert [each for each in found if each.get("key") == "mine"] == [longer]
+    assert TOLERATION in found
 
 
 def test_the_record_cannot_be_changed_or_removed() -> None:
