@@ -23,7 +23,7 @@ def test_the_key_changes_with_the_flags() -> None:
 
 
 def test_the_cache_is_where_the_user_says(tmp_path: Path) -> None:
-    assert cache.root({"MILLIGPU_CACHE": str(tmp_path)}) == tmp_path
+    assert cache.root({"CLUSTER_CACHE": str(tmp_path)}) == tmp_path
     assert cache.root({"XDG_CACHE_HOME": str(tmp_path)}) == tmp_path / "milligpu"
 
 

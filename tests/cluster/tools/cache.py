@@ -9,7 +9,7 @@ from pathlib import Path
 
 def root(environ: Mapping[str, str]) -> Path:
     """Return the folder that the environment chooses."""
-    if chosen := environ.get("MILLIGPU_CACHE"):
+    if chosen := environ.get("CLUSTER_CACHE"):
         return Path(chosen).resolve()
     base = environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base).resolve() / "milligpu"
