@@ -16,7 +16,7 @@ def root(environ: Mapping[str, str]) -> Path:
 
 
 ROOT = root(os.environ)
-"""Settled at import: the tests scrub MILLIGPU_* from the environment of what they start."""
+"""Settled at import."""
 
 
 @contextmanager
