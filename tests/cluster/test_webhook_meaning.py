@@ -135,6 +135,11 @@ DENIED: dict[str, tuple[Json, dict[str, str], str]] = {
         {},
         "limits[gpu]: 300m beside milligpu.io/vgpu: 20",
     ),
+    "a count beside a whole card": (
+        {"limits": {names.COUNT: "30", names.NVIDIA_GPU: "1"}},
+        {},
+        "resources.limits: milligpu.io/vgpu: 30 beside nvidia.com/gpu: 1",
+    ),
     "limit and annotation differ": (
         {"limits": {"gpu": "300m"}},
         {names.ANNOTATION_ASK: "500m"},
@@ -175,7 +180,8 @@ DENIED: dict[str, tuple[Json, dict[str, str], str]] = {
 
 
 # A template with nothing but a count is not sent to us: its pods are, and they are denied.
-TEMPLATES = [case for case in DENIED if case != "too many slots"]
+COUNTS = ("too many slots", "a count beside a whole card")
+TEMPLATES = [case for case in DENIED if case not in COUNTS]
 
 
 @pytest.mark.parametrize(
