@@ -36,7 +36,8 @@ def restored(pod: Json, old: Json) -> Json:
     missing = [before[key] for key in before if key not in present]
     if not missing:
         return pod
-    return {**pod, "spec": {**pod["spec"], "tolerations": [*present.values(), *missing]}}
+    spec = {**mapping(pod, "spec", ""), "tolerations": [*present.values(), *missing]}
+    return {**pod, "spec": spec}
 
 
 def _tolerations(pod: Json) -> dict[str, Json]:

@@ -13,6 +13,7 @@ from tests.unit.webhook.objects import (
     container,
     copied,
     create,
+    created,
     held,
     holding,
     pod,
@@ -217,6 +218,9 @@ def test_null_is_empty(change: Json) -> None:
         held(obj).update(copied(change))
         outcome = create(obj)
         assert (outcome.allowed, outcome.patch, outcome.warnings) == (True, [], []), kind
+        full = holding(kind, created(pod(container(limits={"gpu": "300m"}), container("b"))))
+        for new, old in ((obj, full), (full, obj)):
+            assert answer(review(new, old), Config()).verdict in ("unchanged", "changed", "denied")
 
 
 def test_null_lists_of_a_container_with_a_share_are_filled() -> None:
