@@ -20,7 +20,8 @@ from milligpu.processes import NotStartedError
 from milligpu.show import Screen
 from milligpu.stage import Answer, PendingError, Stage, StageError, set_up, settings_for
 from vgpu import names, slots
-from webhook.pod import Container, Denied, Json, containers
+from webhook.findings import Denied
+from webhook.pod import Container, Json, containers
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 INTERRUPTED = 130

@@ -11,10 +11,9 @@ from typing import Any
 
 from vgpu import names, quantity
 from webhook import asks, templates
+from webhook.findings import Denied, malformed
 from webhook.pod import (
     Container,
-    Denied,
-    Fault,
     Json,
     annotations,
     containers,
@@ -80,14 +79,14 @@ def check(pod: Json) -> None:
     """Raise Denied for names and quantities of a pod that an API server would refuse."""
     listed = containers(pod, "")
     if not any(item.section == "containers" for item in listed):
-        raise Denied(Fault("spec", "containers", "must hold one at least"))
+        raise malformed("spec", "containers", "must hold one at least")
     for item in listed:
         if not item.name:
-            raise Denied(item.fault("name", "must be a text; quote it"))
+            raise malformed(item.at, "name", "must be a text; quote it")
         for side, values in zip(("limits", "requests"), item.sides(), strict=True):
             for key, value in values.items():
                 if asks.number(value) is None:
-                    raise Denied(item.fault(f"resources.{side}[{key}]", "must be a quantity"))
+                    raise malformed(item.at, f"resources.{side}[{key}]", "must be a quantity")
 
 
 def _defaulted(item: Container) -> Json:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from webhook.config import Config
+from webhook.findings import Denied, Finding
 from webhook.mutate import desired
 from webhook.patch import operations
-from webhook.pod import Denied, Json
+from webhook.pod import Json
 from webhook.review import Review
 
 API_VERSION = "admission.k8s.io/v1"
@@ -41,6 +42,8 @@ class Answer:
     operations: int
     """Number of patch operations."""
     warnings: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+    """The warnings; or the errors, if it is denied."""
 
 
 def answer(document: object, config: Config) -> Answer:
@@ -51,19 +54,19 @@ def answer(document: object, config: Config) -> Answer:
     verdict: Verdict = "unchanged"
     patch: list[Json] = []
     try:
-        made, warnings = _made(request, given, config)
+        made, findings = _made(request, given, config)
     except Denied as denial:
-        verdict, warnings = "denied", []
+        verdict, findings = "denied", denial.findings
         status = {"code": 422, "reason": "Invalid", "message": str(denial)}
         response |= {"allowed": False, "status": status}
     else:
         patch = list(operations(given, made))
+        if findings:
+            response["warnings"] = [_cut(f"milligpu: {finding}") for finding in findings]
     if patch:
         verdict = "changed"
         encoded = b64encode(_encode(patch).encode()).decode()
         response |= {"patch": encoded, "patchType": "JSONPatch"}
-    if warnings:
-        response["warnings"] = [_cut(f"milligpu: {text}") for text in warnings]
     return Answer(
         body={"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response},
         verdict=verdict,
@@ -75,6 +78,7 @@ def answer(document: object, config: Config) -> Answer:
         dry_run=request.get("dryRun") is True,
         operations=len(patch),
         warnings=tuple(response.get("warnings", ())),
+        findings=findings,
     )
 
 
@@ -102,15 +106,15 @@ def _request(document: object) -> Json:
 _OBJECTS = {"CREATE": ("object",), "UPDATE": ("object", "oldObject")}
 
 
-def _made(request: Json, given: Json, config: Config) -> tuple[Json, list[str]]:
+def _made(request: Json, given: Json, config: Config) -> tuple[Json, tuple[Finding, ...]]:
     """Return what the object is to be, and warnings. Raises Denied."""
     gvk = request["kind"]
     if request["operation"] not in _OBJECTS or request.get("subResource"):
-        return given, []
+        return given, ()
     old = request["oldObject"] if request["operation"] == "UPDATE" else None
     manager = str(_mapping(request.get("options")).get("fieldManager", ""))
     made = desired(Review(gvk.get("group", ""), gvk["kind"], given, old, manager), config)
-    return made.object, made.warnings
+    return made.object, tuple(made.warnings)
 
 
 def _mapping(value: object) -> Json:

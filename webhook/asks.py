@@ -5,7 +5,8 @@ from fractions import Fraction
 from typing import Any
 
 from vgpu import names, quantity, slots
-from webhook.pod import Container, Fault
+from webhook.findings import Code, Finding
+from webhook.pod import Container
 
 _ALLOWED = (
     "allowed: a share above 0 and below 1 such as 300m or 0.3, "
@@ -41,9 +42,9 @@ class Ask:
     text: str
     value: Fraction
 
-    def fault(self, container: Container, text: str) -> Fault:
-        """Return a fault of this ask, which is a container's."""
-        return Fault(self.at, self.field, text, container.name)
+    def finding(self, code: Code, container: Container, text: str) -> Finding:
+        """Return a finding about this ask, which is a container's."""
+        return Finding(code, self.at, self.field, text, container.name)
 
     @property
     def grant(self) -> Grant | None:
@@ -52,16 +53,17 @@ class Ask:
             return Grant(names.WHOLE, int(self.value))
         return Grant(names.COUNT, slots.count(self.value)) if self.value else None
 
-    def refusal(self, *, whole_cards: bool) -> str:
-        """Return why there is no grant for it; empty if there is."""
-        if 0 <= self.value < 1:
-            return ""
+    def refusal(self, container: Container, *, whole_cards: bool) -> Finding | None:
+        """Return why there is no grant for it, None if there is."""
+        code, text = Code.ASK, ""
         if self.value < 0:
-            return f"{self.text} is below 0; {_ALLOWED}"
-        if self.value.denominator != 1:
-            return f"{self.text}: above one card only whole numbers; {_ALLOWED}"
-        other = f"ask for a share below 1, or for {names.NVIDIA_GPU}"
-        return "" if whole_cards else f"{self.text}: whole cards are not served here; {other}"
+            text = f"{self.text} is below 0; {_ALLOWED}"
+        elif self.value > 1 and self.value.denominator != 1:
+            text = f"{self.text}: above one card only whole numbers; {_ALLOWED}"
+        elif self.value >= 1 and not whole_cards:
+            other = f"ask for a share below 1, or for {names.NVIDIA_GPU}"
+            code, text = Code.WHOLE_CARDS, f"{self.text}: whole cards are not served here; {other}"
+        return self.finding(code, container, text) if text else None
 
     def rounding(self, grant: Grant | None) -> str:
         """Return the warning for an ask that is no whole number of slots; empty if it is one."""

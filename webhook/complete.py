@@ -1,18 +1,17 @@
 """What a pod gets at its creation, beside its resources: all of it follows from its grants."""
 
 import json
-from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
 from vgpu import names, quantity
-from webhook import pod as pods
 from webhook import serving
 from webhook.asks import Grant, is_within, number, shown
 from webhook.config import Config
-from webhook.pod import Container, Json, annotations, containers, mapping, sequence
+from webhook.findings import Code, Finding, path
+from webhook.pod import Container, Json, annotations, containers, mapping, sequence, with_bodies
+from webhook.serving import Warn
 from webhook.translate import Decision, Translation
-
-Warn = Callable[[str], None]
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _LEAST_CPU = Fraction(1, 10)
@@ -23,12 +22,12 @@ _REQUEST_PART = Fraction(1, 10)
 
 def complete(
     pod: Json, at: str, translation: Translation, config: Config
-) -> tuple[Json, list[str]]:
+) -> tuple[Json, list[Finding]]:
     """Return a translated pod with environment, arguments, CPU limits, record and scheduling.
 
-    A pod without a grant gets nothing. The texts are warnings for the person who wrote it.
+    A pod without a grant gets nothing. The findings are for the person who wrote it.
     """
-    warnings: list[str] = []
+    warnings: list[Finding] = []
     if not any(decision.grant for decision in translation.decisions):
         return _recorded(pod, at, translation), warnings
     throttle = translation.notes.throttle and not mapping(pod, "spec", at).get("resources")
@@ -36,25 +35,29 @@ def complete(
     main = _main(translation)
     bodies = []
     for item, decision in zip(containers(pod, at), translation.decisions, strict=True):
-        said: list[str] = []
+        warn = partial(_say, warnings, item)
         if decision.grant:
             framework = _framework(decision, main, translation)
-            bodies.append(_granted(item, decision.grant, framework, cpus, said.append))
+            bodies.append(_granted(item, decision.grant, framework, cpus, warn))
         else:
-            bodies.append(item.body if decision.reading.has_gpu else _void(item, said.append))
-        warnings += [f"container {item.name}: {text}" for text in said]
-    pod = _scheduled(pods.with_bodies(pod, bodies), at, config)
+            bodies.append(item.body if decision.reading.has_gpu else _void(item, warn))
+    pod = _scheduled(with_bodies(pod, bodies), at, config)
     return _recorded(pod, at, translation), warnings
+
+
+def _say(found: list[Finding], item: Container, code: Code, field: str, text: str) -> None:
+    found.append(item.finding(code, field, text))
 
 
 def _granted(
     item: Container, grant: Grant, framework: str | None, cpus: Fraction | None, warn: Warn
 ) -> Json:
     if item.body.get("envFrom"):
-        warn(
+        text = (
             f"envFrom cannot be seen into; {names.ENV_VISIBLE_DEVICES} or"
             f" {names.ENV_CUDA_DEVICES} there would break the share"
         )
+        warn(Code.ENV_FROM, "envFrom", text)
     written = item.env()
     env, changes, share = _unreserved(written, warn), {}, grant.share
     if share:
@@ -75,10 +78,11 @@ def _void(item: Container, warn: Warn) -> Json:
     if own == [wanted]:
         return item.body
     if own:
-        warn(
+        text = (
             f"{names.ENV_VISIBLE_DEVICES} is set to {names.VOID}; "
             "the container has no GPU of its own in a pod with a share"
         )
+        warn(Code.VOID, "env", text)
     return {**item.body, "env": _with_entry(env, wanted)}
 
 
@@ -88,7 +92,8 @@ def _unreserved(env: list[Json], warn: Warn) -> list[Json]:
     if len(kept) == len(env):
         return env
     gone = (shown(entry["name"]) for entry in env if names.is_reserved(str(entry.get("name"))))
-    warn(f"{', '.join(gone)} removed; the share decides what it sees")
+    text = f"{', '.join(gone)} removed; the share decides what it sees"
+    warn(Code.RESERVED_VARIABLE, "env", text)
     return kept
 
 
@@ -100,7 +105,8 @@ def _with_fraction(env: list[Json], share: Fraction, warn: Warn) -> list[Json]:
         return env
     if own:
         was = shown(held[-1] or "from elsewhere")
-        warn(f"{names.ENV_FRACTION} {was} replaced by {value}, its share")
+        text = f"{names.ENV_FRACTION} {was} replaced by {value}, its share"
+        warn(Code.MEMORY_FRACTION, "env", text)
     return _with_entry(env, {"name": names.ENV_FRACTION, "value": value})
 
 
@@ -145,10 +151,11 @@ def _throttled(item: Container, cpus: Fraction, warn: Warn) -> Json:
     added = {"limits": {**limits, names.CPU: quantity.milli(limit)}}
     if names.CPU not in requests:
         added["requests"] = {**requests, names.CPU: quantity.milli(limit * _REQUEST_PART)}
-    warn(
+    text = (
         f"gets a CPU limit of {quantity.milli(limit)} with its share; "
         f"set limits.cpu to choose it, or annotate {names.ANNOTATION_THROTTLE}: 'off'"
     )
+    warn(Code.CPU_LIMIT, "resources.limits", text)
     return {"resources": {**item.mapping("resources"), **added}}
 
 
@@ -174,7 +181,7 @@ def _record(grant: Grant) -> Json:
 def _scheduled(pod: Json, at: str, config: Config) -> Json:
     """Add the settings' tolerations and runtime class where the pod lacks them."""
     spec = mapping(pod, "spec", at)
-    present = sequence(spec, "tolerations", pods.path(at, "spec"), dict)
+    present = sequence(spec, "tolerations", path(at, "spec"), dict)
     missing = [
         wanted
         for wanted in config.tolerations

@@ -7,8 +7,9 @@ from vgpu import names
 from webhook import templates
 from webhook.complete import complete
 from webhook.config import Config
+from webhook.findings import Code, Denied, Finding, path
 from webhook.notes import unknown
-from webhook.pod import Denied, Fault, Json, annotations, controller, path
+from webhook.pod import Json, annotations, controller
 from webhook.removal import released, removed
 from webhook.review import Review
 from webhook.settle import restored, settled
@@ -20,8 +21,8 @@ class Desired:
     """The answer: the object, the very one that was sent if nothing changes, and warnings."""
 
     object: Json
-    warnings: list[str]
-    faults: list[Fault]
+    warnings: list[Finding]
+    faults: list[Finding]
     """None, in what `desired` returns."""
 
 
@@ -32,7 +33,8 @@ def desired(review: Review, config: Config) -> Desired:
     """
     place = templates.PATHS.get((review.group, review.kind))
     if place is None:
-        return Desired(review.object, [f"kind {review.kind} is not one that is translated"], [])
+        text = f"kind {review.kind} is not one that is translated"
+        return Desired(review.object, [Finding(Code.UNTRANSLATED, "", "kind", text)], [])
     made = _made(review, place, config)
     if review.old is not None and (made.faults or made.warnings):
         before = Review(review.group, review.kind, review.old, None)
@@ -45,12 +47,12 @@ def desired(review: Review, config: Config) -> Desired:
 
 def _news(made: Desired, before: Desired) -> Desired:
     """Keep only the faults and warnings that an update brings."""
-    known = set(before.warnings)
-    return Desired(
-        made.object,
-        [text for text in made.warnings if text not in known],
-        [fault for fault in made.faults if fault not in before.faults],
+    known = {*before.warnings, *before.faults}
+    warnings, faults = (
+        [finding for finding in found if finding not in known]
+        for found in (made.warnings, made.faults)
     )
+    return Desired(made.object, warnings, faults)
 
 
 def _made(review: Review, place: templates.Path, config: Config) -> Desired:
@@ -71,7 +73,7 @@ def _pod(document: Json, old: Json | None, config: Config) -> Desired:
     return Desired(pod, warnings, faults)
 
 
-def _changed_shares(translation: Translation, document: Json, old: Json) -> Iterator[Fault]:
+def _changed_shares(translation: Translation, document: Json, old: Json) -> Iterator[Finding]:
     """Find asks that this update brings and that differ from what the pod has."""
     note, old_note = (annotations(pod, "").get(names.ANNOTATION_ASK) for pod in (document, old))
     for decision in translation.decisions:
@@ -85,7 +87,7 @@ def _changed_shares(translation: Translation, document: Json, old: Json) -> Iter
             has = " and ".join(map(str, had.grants)) or "none"
             text = f"{ask.text}: a pod's share cannot change (it has {has})"
             text += "; delete the pod and create it again"
-            yield ask.fault(decision.reading.container, text)
+            yield ask.finding(Code.SHARE_CHANGED, decision.reading.container, text)
 
 
 def _template(review: Review, place: templates.Path, config: Config) -> Desired:
@@ -118,16 +120,20 @@ def _is_deployment(owner: Json) -> bool:
     return owner.get("kind") == "Deployment" and str(owner.get("apiVersion")).startswith("apps/")
 
 
-def _misplaced(document: Json, template: Json, place: templates.Path) -> list[str]:
+def _misplaced(document: Json, template: Json, place: templates.Path) -> list[Finding]:
     """Return warnings of annotations on a workload that belong on its pods."""
-    wanted, warnings = annotations(template, path(*place)), []
+    wanted = annotations(template, path(*place))
+    warnings: list[Finding] = []
     # A CronJob's jobTemplate has metadata; `spec` has not, but looking there finds nothing.
     for holder in (place[:depth] for depth in range(len(place))):
-        found = annotations(templates.get(document, holder) or {}, path(*holder))
-        warnings += unknown(found)
+        found, at = (
+            annotations(templates.get(document, holder) or {}, path(*holder)),
+            path(*holder, "metadata"),
+        )
+        text = f"annotation {{}} on {at} has no effect; it belongs on {path(*place, 'metadata')}"
+        warnings += unknown(found, at)
         warnings += [
-            f"annotation {key} on {path(*holder, 'metadata')} has no effect; "
-            f"it belongs on {path(*place, 'metadata')}"
+            Finding(Code.MISPLACED_ANNOTATION, at, f"annotations[{key}]", text.format(key))
             for key in names.ANNOTATIONS_READ
             if key in found and key not in wanted
         ]

@@ -8,7 +8,8 @@ from typing import TypeVar
 from vgpu import names
 from webhook import asks, serving
 from webhook.asks import Ask, shown
-from webhook.pod import MOST_CONTAINERS, Container, Fault, Json, annotations, path
+from webhook.findings import Code, Finding, path
+from webhook.pod import MOST_CONTAINERS, Container, Json, annotations
 
 FRAMEWORKS = (serving.FRAMEWORK, "none")
 _THROTTLES = ("off",)
@@ -27,28 +28,30 @@ class Notes:
     throttle: bool
     """Whether containers may get a CPU limit."""
     default_container: str | None
-    faults: list[Fault]
-    warnings: list[str]
+    faults: list[Finding]
+    warnings: list[Finding]
 
 
 def read(pod: Json, at: str, containers: list[Container]) -> Notes:
     """Read the annotations. Raises Denied for values that are not strings."""
     found = annotations(pod, at)
-    reader = _Reader(found, path(at, "metadata"), [item.name for item in containers], [])
+    metadata = path(at, "metadata")
+    reader = _Reader(found, metadata, [item.name for item in containers], [])
     return Notes(
         asks=reader.by_container(names.ANNOTATION_ASK, asks.read_annotated),
         frameworks=reader.by_container(names.ANNOTATION_FRAMEWORK, _framework),
         throttle=reader.throttle(),
         default_container=found.get(names.ANNOTATION_DEFAULT_CONTAINER),
         faults=reader.faults,
-        warnings=unknown(found),
+        warnings=unknown(found, metadata),
     )
 
 
-def unknown(found: dict[str, str]) -> list[str]:
+def unknown(found: dict[str, str], at: str) -> list[Finding]:
     """Return a warning for each annotation with our prefix that this release does not know."""
+    text = "annotation {} is unknown to this release and has no effect"
     return [
-        f"annotation {shown(key)} is unknown to this release and has no effect"
+        Finding(Code.UNKNOWN_ANNOTATION, at, f"annotations[{key}]", text.format(shown(key)))
         for key in found
         if key.startswith(names.PREFIX) and key not in names.ANNOTATIONS_KNOWN
     ]
@@ -65,7 +68,7 @@ class _Reader:
     found: dict[str, str]
     at: str
     containers: list[str]
-    faults: list[Fault]
+    faults: list[Finding]
 
     def by_container(self, key: str, read: Callable[[str, str, str], T]) -> dict[str, T]:
         values: dict[str, T] = {}
@@ -96,7 +99,8 @@ class _Reader:
         try:
             yield
         except ValueError as fault:
-            self.faults.append(Fault(self.at, f"annotations[{key}]", str(fault), container))
+            field = f"annotations[{key}]"
+            self.faults.append(Finding(Code.ANNOTATION, self.at, field, str(fault), container))
 
 
 def _by_name(text: str, containers: list[str]) -> dict[str, str]:

@@ -1,10 +1,11 @@
 """A pod (or a pod template) as raw JSON: its containers, and parts of a known shape."""
 
-import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeAlias
+
+from webhook.findings import Code, Finding, malformed, path
 
 Json: TypeAlias = dict[str, Any]
 """A JSON object as it came; fields we do not know stay in it."""
@@ -13,39 +14,6 @@ SECTIONS = ("initContainers", "containers")
 """The lists whose containers may ask; ephemeral containers may not have resources."""
 MOST_CONTAINERS = 1000
 """Most containers of a pod: the answer grows with them, and no object so large can be stored."""
-_MOST_FAULTS = 20  # in a message that a person reads
-
-
-def path(*parts: str) -> str:
-    """Join the parts of a field path; an empty one is the object itself."""
-    return ".".join(filter(None, parts))
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something in an object for which the request is denied."""
-
-    at: str = dataclasses.field(compare=False)
-    """Field path of the container, or of the pod; it may change in an update, the rest is equal."""
-    field: str
-    """Rest of the path."""
-    text: str
-    """The value and what is allowed."""
-    container: str = ""
-    """Name of the container."""
-
-    def __str__(self) -> str:
-        return f"{path(self.at, self.field)}: {self.text}"
-
-
-class Denied(Exception):
-    """The object is refused, for all of its faults."""
-
-    def __init__(self, *faults: Fault) -> None:
-        more = len(faults) - _MOST_FAULTS
-        shown = [*map(str, faults[:_MOST_FAULTS]), *([f"and {more} more"] if more > 0 else [])]
-        super().__init__("; ".join(shown))
-        self.faults = faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +27,9 @@ class Container:
     name: str
     body: Json
 
-    def fault(self, field: str, text: str) -> Fault:
-        """Return a fault of this container."""
-        return Fault(self.at, field, text, self.name)
+    def finding(self, code: Code, field: str, text: str) -> Finding:
+        """Return a finding about this container."""
+        return Finding(code, self.at, field, text, self.name)
 
     def mapping(self, key: str) -> Json:
         """Return one of its objects, empty if absent or null. Raises Denied for another type."""
@@ -87,7 +55,7 @@ def mapping(parent: Json, key: str, at: str) -> Json:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise Denied(Fault(at, key, "must be an object"))
+        raise malformed(at, key, "must be an object")
     return value
 
 
@@ -97,11 +65,11 @@ def sequence(parent: Json, key: str, at: str, of: type[Any]) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise Denied(Fault(at, key, "must be a list"))
+        raise malformed(at, key, "must be a list")
     for index, item in enumerate(value):
         if not isinstance(item, of):
             kind = "a string" if of is str else "an object"
-            raise Denied(Fault(at, f"{key}[{index}]", f"must be {kind}"))
+            raise malformed(at, f"{key}[{index}]", f"must be {kind}")
     return value
 
 
@@ -116,7 +84,7 @@ def containers(pod: Json, at: str) -> list[Container]:
             found.append(Container(section, place, name if isinstance(name, str) else "", body))
     if len(found) > MOST_CONTAINERS:
         text = f"{len(found)} containers are too many; allowed: {MOST_CONTAINERS}"
-        raise Denied(Fault(prefix, "containers", text))
+        raise malformed(prefix, "containers", text)
     return found
 
 
@@ -126,7 +94,7 @@ def annotations(pod: Json, at: str) -> dict[str, str]:
     found = mapping(mapping(pod, "metadata", at), "annotations", prefix)
     for key, value in found.items():
         if not isinstance(value, str):
-            raise Denied(Fault(prefix, f"annotations[{key}]", "must be a string; quote it"))
+            raise malformed(prefix, f"annotations[{key}]", "must be a string; quote it")
     return found
 
 

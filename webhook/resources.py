@@ -6,7 +6,8 @@ from typing import Any
 from vgpu import names, slots
 from webhook import asks
 from webhook.asks import Ask, Grant
-from webhook.pod import Container, Denied, Fault, Json
+from webhook.findings import Code, Denied, Finding
+from webhook.pod import Container, Json
 
 _ONE_ANSWER = "write it in limits, once"
 
@@ -24,7 +25,7 @@ class Reading:
     grants: list[Grant] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
     """Other GPU resources with their values, as in `nvidia.com/gpu: 1`; one of 0 is none."""
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[Finding] = field(default_factory=list)
 
     @property
     def has_gpu(self) -> bool:
@@ -40,7 +41,7 @@ def read(container: Container) -> Reading:
         try:
             _read(reading, key, limits, requests)
         except Denied as denial:
-            reading.faults += denial.faults
+            reading.faults += denial.findings
     return reading
 
 
@@ -76,7 +77,7 @@ def _ask(container: Container, key: str, limits: Json, requests: Json) -> Ask:
             try:
                 found.append(asks.read(container.at, name, values[key]))
             except ValueError as fault:
-                raise Denied(container.fault(name, str(fault))) from fault
+                raise Denied(container.finding(Code.ASK, name, str(fault))) from fault
     _must_agree(container, key, limits, requests)
     return found[0]
 
@@ -87,7 +88,7 @@ def _amount(container: Container, key: str, value: Any) -> int:
     if exact is None or exact < 0 or exact.denominator != 1 or (most and exact > most):
         allowed = f"a whole number from 1 to {most}, the slots of one card" if most else "1, 2, ..."
         text = f"{asks.shown(value)} is not allowed; allowed: {allowed}"
-        raise Denied(container.fault(f"resources.limits[{key}]", text))
+        raise Denied(container.finding(Code.COUNT, f"resources.limits[{key}]", text))
     return int(exact)
 
 
@@ -100,7 +101,7 @@ def _must_agree(container: Container, key: str, limits: Json, requests: Json) ->
         text = f"{request} differs from the limit {limit}; {_ONE_ANSWER}"
     else:
         return
-    raise Denied(container.fault(f"resources.requests[{key}]", text))
+    raise Denied(container.finding(Code.REQUESTS, f"resources.requests[{key}]", text))
 
 
 def granted(reading: Reading, grant: Grant | None) -> Json:

@@ -10,7 +10,11 @@ from fractions import Fraction
 
 from vgpu import names
 from webhook.asks import is_within
+from webhook.findings import Code
 from webhook.pod import Container, Json
+
+Warn = Callable[[Code, str, str], None]
+"""Takes a finding about a container: its code, the field and the text."""
 
 FRAMEWORK = "tensorflow-serving"
 FLAG = "--per_process_gpu_memory_fraction="
@@ -23,9 +27,7 @@ _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh", "ksh"})
 _IN_TEXT = re.compile(re.escape(FLAG) + r"([^\s'\";&|]*)")
 
 
-def limited(
-    container: Container, framework: str | None, share: Fraction, warn: Callable[[str], None]
-) -> Json:
+def limited(container: Container, framework: str | None, share: Fraction, warn: Warn) -> Json:
     """Return the container's changed fields: `args` with the flag, where it has to be added.
 
     `framework` is what the annotation says, None if nothing.
@@ -38,16 +40,17 @@ def limited(
     if _is_shell(words):
         own = next(reversed(_IN_TEXT.findall(" ".join(words))), "")
         if names.ENV_MEMORY_FRACTION not in own and not is_within(own, share):
-            warn(f"{_UNLIMITED} to the shell's command line")
+            warn(Code.MEMORY_UNLIMITED, "command", f"{_UNLIMITED} to the shell's command line")
         return {}
     own = next((word for word in reversed(words) if word.startswith(FLAG)), "")
     if own == OURS or is_within(own.removeprefix(FLAG), share):
         return {}
     if not (args or _runs_it(command) or (official and not command)):
-        warn(f"{_UNLIMITED} to the arguments of tensorflow_model_server")
+        text = f"{_UNLIMITED} to the arguments of tensorflow_model_server"
+        warn(Code.MEMORY_UNLIMITED, "args", text)
         return {}
     if own:
-        warn(f"{own} is overridden by its share")
+        warn(Code.MEMORY_FRACTION, "args", f"{own} is overridden by its share")
     return {"args": [*args, OURS]}
 
 

@@ -6,8 +6,9 @@ from vgpu import names
 from webhook import notes, resources
 from webhook.asks import Ask, Grant
 from webhook.config import Config
+from webhook.findings import Code, Finding
 from webhook.notes import Notes
-from webhook.pod import Fault, Json, containers, with_bodies
+from webhook.pod import Json, containers, with_bodies
 from webhook.resources import Reading
 
 
@@ -21,7 +22,7 @@ class Decision:
     stored: Reading | None
     """What the container of this name had before an update, if there was one."""
     grant: Grant | None
-    faults: list[Fault]
+    faults: list[Finding]
 
     @property
     def ask(self) -> Ask | None:
@@ -35,8 +36,8 @@ class Translation:
 
     decisions: list[Decision]
     notes: Notes
-    faults: list[Fault]
-    warnings: list[str]
+    faults: list[Finding]
+    warnings: list[Finding]
 
 
 def translate(
@@ -60,7 +61,8 @@ def translate(
         decisions.append(decision)
         if decision.ask and not decision.faults:
             text = decision.ask.rounding(decision.grant)
-            warnings += [f"container {name}: {text}"] if text else []
+            found = decision.ask.finding(Code.ROUNDED, reading.container, text)
+            warnings += [found] if text else []
     faults = [*said.faults, *(fault for decision in decisions for fault in decision.faults)]
     return Translation(decisions, said, faults, [*said.warnings, *warnings])
 
@@ -80,7 +82,7 @@ def _rewritten(decision: Decision, annotated: bool) -> Json:
     return resources.granted(reading, decision.grant)
 
 
-def _addressed(said: Notes, readings: list[Reading]) -> tuple[dict[str, Ask], list[str]]:
+def _addressed(said: Notes, readings: list[Reading]) -> tuple[dict[str, Ask], list[Finding]]:
     """Return the annotation's asks by the names of the containers that they are for.
 
     One without a name is for the main container: the one that holds this ask or its grant already,
@@ -101,10 +103,11 @@ def _addressed(said: Notes, readings: list[Reading]) -> tuple[dict[str, Ask], li
     if said.default_container in candidates:
         return {said.default_container: unnamed}, []
     first = next(iter(candidates))
-    warning = (
+    text = (
         f"{names.ANNOTATION_ASK}: {unnamed.text} goes to {first!r}, the first of "
         f"{len(candidates)} containers; to choose write {first}={unnamed.text}"
     )
+    warning = Finding(Code.MAIN_CONTAINER, unnamed.at, unnamed.field, text)
     return {first: unnamed}, [warning] if len(candidates) > 1 else []
 
 
@@ -115,10 +118,12 @@ def _decide(
     had = stored.grants if stored else []
     # What is stored stays, also where whole cards have been switched off since.
     refusals = [
-        (ask, ask.refusal(whole_cards=config.whole_cards or ask.grant in had)) for ask in asks
+        ask.refusal(reading.container, whole_cards=config.whole_cards or ask.grant in had)
+        for ask in asks
     ]
-    faults = [*reading.faults, *(ask.fault(reading.container, why) for ask, why in refusals if why)]
-    grants = [ask.grant for ask, why in refusals if not why] if asks else reading.grants
+    faults = [*reading.faults, *filter(None, refusals)]
+    served = (ask.grant for ask, why in zip(asks, refusals, strict=True) if not why)
+    grants = list(served) if asks else reading.grants
     grant = next(iter(grants), None)
     if not faults:
         replaced = had if reading.asks or (annotated and noted) else []
@@ -128,12 +133,12 @@ def _decide(
 
 def _conflicts(
     reading: Reading, asks: list[Ask], grant: Grant | None, replaced: list[Grant]
-) -> list[Fault]:
+) -> list[Finding]:
     """Return the fault of a container that would get two things, or different things."""
     item = reading.container
     if len({ask.value for ask in asks}) > 1:
         both = " and ".join(f"{ask.field}: {ask.text}" for ask in asks)
-        return [item.fault("", f"two different asks: {both}; keep one")]
+        return [item.finding(Code.CONFLICT, "", f"two different asks: {both}; keep one")]
     rivals = [str(other) for other in reading.grants if other not in (grant, *replaced)]
     if grant is not None:
         rivals += reading.others
@@ -141,4 +146,6 @@ def _conflicts(
         return []
     mine = asks[0].text if asks else str(grant)
     text = f"{mine} beside {', '.join(rivals)}; a container gets one GPU resource, keep one"
-    return [asks[0].fault(item, text) if asks else item.fault("resources.limits", text)]
+    if asks:
+        return [asks[0].finding(Code.CONFLICT, item, text)]
+    return [item.finding(Code.CONFLICT, "resources.limits", text)]

@@ -30,9 +30,10 @@ from vgpu.names import is_reserved
 from vgpu.quantity import parse
 from webhook.admission import BadReview, answer
 from webhook.config import Config
+from webhook.findings import Denied
 from webhook.mutate import desired
 from webhook.patch import operations
-from webhook.pod import Denied, Json
+from webhook.pod import Json
 from webhook.review import Review
 
 configs = st.builds(

@@ -1,0 +1,91 @@
+"""What is said to a person about an object: why it is denied, or what else there is to know."""
+
+import dataclasses
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+Level = Literal["error", "warning", "note"]
+_MOST_ERRORS = 20  # in a message that a person reads
+
+
+class Code(Enum):
+    """A kind of finding. Its label is stable: metrics, `milligpu lint` and the docs use it."""
+
+    MALFORMED = "error", "a field has a JSON type or a size that Kubernetes does not allow there"
+    ASK = "error", "an ask is no share, and no number of whole cards"
+    WHOLE_CARDS = (
+        "error",
+        "whole cards are asked for where the webhook's settings do not serve them",
+    )
+    COUNT = "error", "a count of slots or cards is no whole number, or more than there can be"
+    REQUESTS = "error", "a request has no limit, or differs from it"
+    CONFLICT = (
+        "error",
+        "a container asks for two things, or for a share beside another GPU resource",
+    )
+    ANNOTATION = (
+        "error",
+        "an annotation is unreadable, or names a container or word that is unknown",
+    )
+    SHARE_CHANGED = "error", "an update would change the share of a pod, which is fixed"
+    ROUNDED = "note", "the share is no whole number of slots and is rounded up"
+    CPU_LIMIT = "note", "the pod gets a CPU limit with its share"
+    MAIN_CONTAINER = "warning", "an annotation names no container, so the first one gets the share"
+    RESERVED_VARIABLE = "warning", "a variable that only the plugin may set is removed from the pod"
+    ENV_FROM = "warning", "variables come from where nobody can see whether they break the share"
+    VOID = "warning", "a container without a GPU in a pod with a share sees none"
+    MEMORY_FRACTION = "warning", "a memory fraction above the share is replaced"
+    MEMORY_UNLIMITED = "warning", "the memory of TensorFlow Serving cannot be limited from outside"
+    UNKNOWN_ANNOTATION = "warning", "an annotation with our prefix is unknown to this release"
+    MISPLACED_ANNOTATION = "warning", "an annotation is on the workload, not on its pod template"
+    UNTRANSLATED = "warning", "an object of this kind is left as it is"
+
+    def __init__(self, level: Level, meaning: str) -> None:
+        self.level = level
+        self.meaning = meaning
+        self.label = self._name_.lower().replace("_", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something to say of one place in an object."""
+
+    code: Code
+    at: str = dataclasses.field(compare=False)
+    """Field path of the container, or of the pod; it may change in an update, the rest is equal."""
+    field: str
+    """Rest of the path."""
+    text: str
+    container: str = ""
+    """Name of the container."""
+
+    @property
+    def path(self) -> str:
+        """The whole field path."""
+        return path(self.at, self.field)
+
+    def __str__(self) -> str:
+        if self.code.level == "error":
+            return f"{self.path}: {self.text}"
+        return f"container {self.container}: {self.text}" if self.container else self.text
+
+
+class Denied(Exception):
+    """The object is refused, for all of its errors."""
+
+    def __init__(self, *findings: Finding) -> None:
+        more = len(findings) - _MOST_ERRORS
+        shown = [*map(str, findings[:_MOST_ERRORS]), *([f"and {more} more"] if more > 0 else [])]
+        super().__init__("; ".join(shown))
+        self.findings = findings
+
+
+def malformed(at: str, field: str, text: str) -> Denied:
+    """Return what to raise for a part that is not of the shape that it must have."""
+    return Denied(Finding(Code.MALFORMED, at, field, text))
+
+
+def path(*parts: str) -> str:
+    """Join the parts of a field path; an empty one is the object itself."""
+    return ".".join(filter(None, parts))
