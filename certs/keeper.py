@@ -34,9 +34,10 @@ def run(cluster: Cluster, config: Config, stop: threading.Event) -> None:
                 level = log.warning if isinstance(decision, Wait) else log.info
                 level("decided", decision=type(decision).__name__, reason=decision.reason)
             said.add(decision.reason)
-        if stop.wait(interval if isinstance(decision, Keep) else min(pause, interval)):
+        well = isinstance(decision, Keep)
+        if stop.wait(interval if well else min(pause, interval)):
             return
-        pause *= 2
+        pause = FIRST_PAUSE if well else 2 * pause
 
 
 def settle(

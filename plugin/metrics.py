@@ -11,6 +11,8 @@ from plugin.allocation import RefusedError
 from plugin.offer import Offer
 from vgpu import slots
 
+prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # they double every series
+
 State = Literal["starting", "idle", "broken", "serving"]
 """Idle: there is no card to share. Broken: there should be, but none can be used."""
 Rpc = Literal["Allocate", "GetPreferredAllocation"]

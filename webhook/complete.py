@@ -92,7 +92,7 @@ def _unreserved(env: list[Json], warn: Warn) -> list[Json]:
     if len(kept) == len(env):
         return env
     gone = (shown(entry["name"]) for entry in env if names.is_reserved(str(entry.get("name"))))
-    text = f"{', '.join(gone)} removed; the share decides what it sees"
+    text = f"{', '.join(gone)} removed from the pod; the share decides what it sees"
     warn(Code.RESERVED_VARIABLE, "env", text)
     return kept
 

@@ -156,6 +156,26 @@ def test_what_is_missing_is_looked_for_soon_and_then_less_often() -> None:
     assert said == [("Wait", "warning")]
 
 
+class Away(Memory):
+    """Does not answer at some of the turns."""
+
+    def __init__(self, turns: set[int]) -> None:
+        super().__init__(bundles=empty().bundles)
+        self.turn, self.away = 0, turns
+
+    def held(self) -> Held:
+        self.turn += 1
+        if self.turn in self.away:
+            raise Unavailable("away")
+        return super().held()
+
+
+def test_a_fault_after_a_good_time_is_looked_at_soon() -> None:
+    # The first turn reads four times: three steps, and that nothing is left to do.
+    waited, _ = run(Away({1, 2, 7, 8}), turns=6)
+    assert waited == [1, 2, 60, 1, 2, 60]
+
+
 def test_what_fails_again_and_again_is_said_once() -> None:
     wanted = [("MakeCa", "info"), ("Wait", "warning")]
     assert run(ReadOnly(), turns=5)[1] == wanted
