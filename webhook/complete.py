@@ -7,15 +7,13 @@ from functools import partial
 from vgpu import names, quantity
 from webhook import serving
 from webhook.asks import Grant, is_within, number, shown
-from webhook.config import Config
+from webhook.config import LEAST_CPU, Config
 from webhook.findings import Code, Finding, path
 from webhook.pod import Container, Json, annotations, containers, mapping, sequence, with_bodies
 from webhook.serving import Warn
 from webhook.translate import Decision, Translation
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
-_LEAST_CPU = Fraction(1, 10)
-"""In CPUs: the least limit that is set, below which a container hardly starts."""
 _REQUEST_PART = Fraction(1, 10)
 """Part of an added CPU limit that is requested, so that shares do not book the node out."""
 
@@ -31,14 +29,14 @@ def complete(
     if not any(decision.grant for decision in translation.decisions):
         return _recorded(pod, at, translation), warnings
     throttle = translation.notes.throttle and not mapping(pod, "spec", at).get("resources")
-    cpus = config.cpus_per_gpu if throttle else None
+    throttled = config if throttle else None
     main = _main(translation)
     bodies = []
     for item, decision in zip(containers(pod, at), translation.decisions, strict=True):
         warn = partial(_say, warnings, item)
         if decision.grant:
             framework = _framework(decision, main, translation)
-            bodies.append(_granted(item, decision.grant, framework, cpus, warn))
+            bodies.append(_granted(item, decision.grant, framework, throttled, warn))
         else:
             bodies.append(item.body if decision.reading.has_gpu else _void(item, warn))
     pod = _scheduled(with_bodies(pod, bodies), at, config)
@@ -50,7 +48,7 @@ def _say(found: list[Finding], item: Container, code: Code, field: str, text: st
 
 
 def _granted(
-    item: Container, grant: Grant, framework: str | None, cpus: Fraction | None, warn: Warn
+    item: Container, grant: Grant, framework: str | None, throttled: Config | None, warn: Warn
 ) -> Json:
     if item.body.get("envFrom"):
         text = (
@@ -63,8 +61,8 @@ def _granted(
     if share:
         env = _with_fraction(env, share, warn)
         changes = serving.limited(item, framework, share, warn)
-        if cpus is not None:
-            changes |= _throttled(item, share * cpus, warn)
+        if throttled:
+            changes |= _throttled(item, share, throttled, warn)
     if env is not written:
         changes["env"] = env
     return {**item.body, **changes} if changes else item.body
@@ -141,19 +139,21 @@ def _main(translation: Translation) -> Decision | None:
     return next(iter((*named, *apps, *shares)), None)
 
 
-def _throttled(item: Container, cpus: Fraction, warn: Warn) -> Json:
+def _throttled(item: Container, share: Fraction, config: Config, warn: Warn) -> Json:
     """Add a CPU limit where there is none: never below the request, which is small if added."""
     limits, requests = item.sides()
-    request = number(requests.get(names.CPU, 0))
-    if names.CPU in limits or request is None:  # what is no number, the API server refuses
+    own = number(requests.get(names.CPU, 0))
+    if names.CPU in limits or own is None:  # what is no number, the API server refuses
         return {}
-    limit = max(cpus, request, _LEAST_CPU)
+    limit = max(min(share * config.cpus_per_gpu, config.cpu_limit_max), own, LEAST_CPU)
+    request = own if names.CPU in requests else limit * _REQUEST_PART
     added = {"limits": {**limits, names.CPU: quantity.milli(limit)}}
     if names.CPU not in requests:
-        added["requests"] = {**requests, names.CPU: quantity.milli(limit * _REQUEST_PART)}
+        added["requests"] = {**requests, names.CPU: quantity.milli(request)}
     text = (
-        f"gets a CPU limit of {quantity.milli(limit)} with its share; "
-        f"set limits.cpu to choose it, or annotate {names.ANNOTATION_THROTTLE}: 'off'"
+        f"gets a CPU limit of {quantity.milli(limit)} with its share,"
+        f" {quantity.milli(request)} of it requested, unless a LimitRange sets one;"
+        f" set limits.cpu to choose it, or annotate {names.ANNOTATION_THROTTLE}: 'off'"
     )
     warn(Code.CPU_LIMIT, "resources.limits", text)
     return {"resources": {**item.mapping("resources"), **added}}

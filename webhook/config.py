@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -18,11 +19,21 @@ _WORD = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _GPU_TAINT = {"key": names.NVIDIA_GPU, "operator": "Exists", "effect": "NoSchedule"}
 
 
-def _cpus(text: str) -> Fraction:
-    value = quantity.parse(text)
-    if not 0 < value <= 1024:
-        raise ValueError("must be a number of CPUs above 0 and up to 1024")
-    return value
+MOST_CPUS = Fraction(1024)
+"""More than any machine has: as a limit's maximum it is none."""
+LEAST_CPU = Fraction(1, 10)
+"""In CPUs: the least limit that is set, below which a container hardly starts."""
+
+
+def _cpus(least: Fraction) -> Callable[[str], Fraction]:
+    def parse(text: str) -> Fraction:
+        value = quantity.parse(text)
+        if not least <= value <= MOST_CPUS:
+            between = f"from {quantity.milli(least)} to {MOST_CPUS}"
+            raise ValueError(f"must be a number of CPUs {between}")
+        return value
+
+    return parse
 
 
 def _tolerations(text: str) -> tuple[dict[str, str], ...]:
@@ -64,8 +75,10 @@ def _is_toleration(item: Any) -> bool:
 class Config:
     """Read once, at start, by `vgpu.settings.read`; `MILLIGPU_<FIELD>` sets a field."""
 
-    cpus_per_gpu: Fraction = setting(Fraction(8), _cpus)
+    cpus_per_gpu: Fraction = setting(Fraction(8), _cpus(Fraction(1, 1000)))
     """CPUs that a whole card stands for; a share's CPU limit is this times the share."""
+    cpu_limit_max: Fraction = setting(MOST_CPUS, _cpus(LEAST_CPU))
+    """CPUs that a share's CPU limit is at most, where its request is not above."""
     whole_cards: bool = setting(False, boolean)
     """Whether `gpu: 1` becomes whole cards of our plugin; else it is denied."""
     tolerations: tuple[dict[str, str], ...] = setting((_GPU_TAINT,), _tolerations)

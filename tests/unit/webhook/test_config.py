@@ -25,6 +25,23 @@ def test_cpus_of_a_card(text: str, value: Fraction) -> None:
     assert read(Config, {"MILLIGPU_CPUS_PER_GPU": text}).cpus_per_gpu == value
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("2", 2), ("0.5", Fraction(1, 2)), ("100m", Fraction(1, 10)), ("1024", 1024)],
+)
+def test_the_most_cpus_of_a_limit(text: str, value: Fraction) -> None:
+    assert read(Config, {"MILLIGPU_CPU_LIMIT_MAX": text}).cpu_limit_max == value
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [("CPU_LIMIT_MAX", "from 100m to 1024"), ("CPUS_PER_GPU", "from 1m to 1024")],
+)
+def test_bad_cpus_are_told_what_is_allowed(name: str, allowed: str) -> None:
+    with pytest.raises(SettingsError, match=f"must be a number of CPUs {allowed}"):
+        read(Config, {f"MILLIGPU_{name}": "0"})
+
+
 def test_tolerations_are_json() -> None:
     config = read(Config, {"MILLIGPU_TOLERATIONS": json.dumps([TAINT])})
     assert config.tolerations == (TAINT,)
@@ -57,6 +74,7 @@ def test_other_settings() -> None:
     ("name", "text"),
     [
         *(("CPUS_PER_GPU", text) for text in ("", "0", "-1", "many", "1025", "1e9", "nan")),
+        *(("CPU_LIMIT_MAX", text) for text in ("", "0", "99m", "-2", "none", "1025", "1e9", "inf")),
         *(("TOLERATIONS", text) for text in ("", "x", "{}", "[1]", "[{}]", '[{"key": 1}]', "null")),
         ("TOLERATIONS", '[{"keys": "x"}]'),
         ("TOLERATIONS", '[{"key": "x", "tolerationSeconds": 1}]'),

@@ -1,4 +1,4 @@
-"""The CPU limit that throttles a share (design section 4; B22, B99)."""
+"""The CPU limit that throttles a share (design section 4; B22, B66, B99)."""
 
 from fractions import Fraction
 from typing import Any
@@ -82,6 +82,42 @@ def test_the_setting_is_what_a_whole_card_stands_for(cpus_per_gpu: Fraction, wan
     assert cpus(named(made))[0] == wanted
 
 
+CAPPED: dict[str, tuple[Json, Json | None, tuple[Any, Any]]] = {
+    "a larger limit is cut, and so is its tenth": ({"gpu": "300m"}, None, ("1500m", "150m")),
+    "a smaller one stays": ({"gpu": "100m"}, None, ("800m", "80m")),
+    "the request stays, the limit is cut": ({"gpu": "300m"}, {"cpu": "1"}, ("1500m", "1")),
+    "never under the request": ({"gpu": "300m"}, {"cpu": "2"}, ("2", "2")),
+    "a user's limit stays": ({"gpu": "300m", "cpu": "4"}, None, ("4", "4")),
+    "of a count by hand": ({COUNT: "30"}, None, ("1500m", "150m")),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("rule", CAPPED)
+def test_a_setting_caps_what_is_added(rule: str, place: str) -> None:
+    """B66: and touches nothing that the user wrote."""
+    limits, requests, wanted = CAPPED[rule]
+    obj = sent(at_place(place, container(limits=limits, requests=requests)))
+    outcome = create(obj, Config(cpu_limit_max=Fraction(3, 2)))
+    assert cpus(named(outcome.object)) == wanted
+    said = [text for text in outcome.warnings if "CPU limit" in text]
+    assert all(f"a CPU limit of {wanted[0]} with" in text for text in said)
+    assert len(said) == ("cpu" not in limits)
+
+
+def test_the_least_cap_still_lets_a_container_start() -> None:
+    config = Config(cpu_limit_max=Fraction(1, 10))
+    for ask in ("10m", "990m"):
+        made = created(sent(pod(container(limits={"gpu": ask}))), config)
+        assert cpus(named(made)) == ("100m", "10m")
+
+
+def test_without_a_setting_nothing_is_capped() -> None:
+    config = Config(cpus_per_gpu=Fraction(1024))
+    made = created(sent(pod(container(limits={"gpu": "990m"}))), config)
+    assert cpus(named(made))[0] == "1013760m"
+
+
 def test_a_pod_with_resources_of_its_own_gets_no_limit() -> None:
     """A container's limit above the pod's would be refused."""
     obj = pod(container(limits={"gpu": "300m"}), resources={"limits": {"memory": "1Gi"}})
@@ -137,6 +173,28 @@ def test_the_limit_is_announced_where_a_person_reads_it(kind: str) -> None:
     assert "milligpu.io/cpu-throttle: 'off'" in warning
     if kind != "Pod":
         assert cpus(named(outcome.object)) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("requests", "requested"), [(None, "240m"), ({"cpu": "0.5"}, "500m"), ({"cpu": "0"}, "0")]
+)
+def test_the_announcement_says_all_that_a_limit_range_may_refuse(
+    requests: Json | None, requested: str
+) -> None:
+    """B66: a person who reads `provided ratio is 10` must find the numbers that make it."""
+    obj = pod(container(limits={"gpu": "300m"}, requests=requests))
+    (warning,) = create(sent(obj)).warnings
+    assert f"a CPU limit of 2400m with its share, {requested} of it requested" in warning
+    assert "unless a LimitRange sets one" in warning
+    assert "set limits.cpu to choose it" in warning
+
+
+def test_the_announcement_is_never_cut() -> None:
+    """The ways out stand at its end; the API server passes on 256 characters."""
+    longest = pod(container("m" * 63, {"gpu": "990m"}))
+    (warning,) = create(sent(longest), Config(cpus_per_gpu=Fraction(1000001, 10000))).warnings
+    assert "99001m" in warning
+    assert warning.endswith("annotate milligpu.io/cpu-throttle: 'off'")
 
 
 def test_a_cpu_request_that_cannot_be_read_is_the_api_servers_to_refuse() -> None:
