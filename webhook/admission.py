@@ -60,7 +60,7 @@ def answer(document: object, config: Config) -> Answer:
         status = {"code": 422, "reason": "Invalid", "message": str(denial)}
         response |= {"allowed": False, "status": status}
     else:
-        patch = list(operations(given, made))
+        patch = operations(given, made)
         if findings:
             response["warnings"] = [_cut(f"milligpu: {finding}") for finding in findings]
     if patch:

@@ -16,14 +16,17 @@ def _head(_logger: Any, level: str, line: MutableMapping[str, Any]) -> MutableMa
 
 
 # Made once: json.dumps with arguments makes a new encoder for each line.
-_encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
-_RENDER = structlog.processors.JSONRenderer(serializer=lambda line, **_: _encode(line))
+_encode = json.JSONEncoder(separators=(",", ":"), default=str, check_circular=False).encode
+
+
+def _render(_logger: Any, _level: str, line: MutableMapping[str, Any]) -> str:
+    return _encode(line)
 
 
 def configure(level: str) -> None:
     """Set up structlog for this process. `level` is `debug`, `info`, `warning` or `error`."""
     structlog.configure(
-        processors=[_head, _RENDER],
+        processors=[_head, _render],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(sys.stdout),
         cache_logger_on_first_use=True,
@@ -35,7 +38,7 @@ def for_gunicorn(level: str) -> dict[str, Any]:
     formatter = {
         "()": structlog.stdlib.ProcessorFormatter,
         "foreign_pre_chain": [_head, structlog.processors.format_exc_info],
-        "processor": _RENDER,
+        "processor": _render,
     }
     stdout = {"class": "logging.StreamHandler", "formatter": "json", "stream": "ext://sys.stdout"}
     gunicorn = {"level": level.upper(), "handlers": ["stdout"], "propagate": False}

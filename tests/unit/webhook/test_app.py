@@ -27,7 +27,8 @@ def client(metrics: Metrics) -> FlaskClient:
 
 
 def send(client: FlaskClient, body: bytes | str, content_type: str = JSON["Content-Type"]) -> Any:
-    return client.post("/mutate", data=body, content_type=content_type)
+    """Send a review and wait until it is logged and counted, which is after the answer."""
+    return client.post("/mutate", data=body, content_type=content_type, buffered=True)
 
 
 def refused(response: TestResponse, status: int) -> str:

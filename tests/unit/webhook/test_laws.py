@@ -277,5 +277,5 @@ def test_no_json_at_all_is_more_than_a_bad_review(document: Any) -> None:
 
 @given(strategies.json_values, strategies.json_values)
 def test_a_patch_makes_one_value_of_another(before: Any, after: Any) -> None:
-    patch = list(operations(before, after))
+    patch = operations(before, after)
     assert jsonpatch.apply_patch(copied(before), patch) == after
