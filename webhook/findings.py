@@ -1,6 +1,7 @@
 """What is said to a person about an object: why it is denied, or what else there is to know."""
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
@@ -74,11 +75,12 @@ class Finding:
 class Denied(Exception):
     """The object is refused, for all of its errors."""
 
-    def __init__(self, *findings: Finding) -> None:
+    def __init__(self, *findings: Finding, warnings: Sequence[Finding] = ()) -> None:
         more = len(findings) - _MOST_ERRORS
         shown = [*map(str, findings[:_MOST_ERRORS]), *([f"and {more} more"] if more > 0 else [])]
         super().__init__("; ".join(shown))
         self.findings = findings
+        self.warnings = warnings
 
 
 def malformed(at: str, field: str, text: str) -> Denied:

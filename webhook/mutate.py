@@ -40,7 +40,7 @@ def desired(review: Review, config: Config) -> Desired:
         before = Review(review.group, review.kind, review.old, None)
         made = _news(made, _made(before, place, config))
     if made.faults:
-        raise Denied(*made.faults)
+        raise Denied(*made.faults, warnings=made.warnings)
     # Nobody reads the warnings on what a controller makes.
     return Desired(made.object, [] if controller(review.object) else made.warnings, [])
 
