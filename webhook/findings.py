@@ -14,33 +14,27 @@ class Code(Enum):
     """A kind of finding. Its label is stable: metrics, `milligpu lint` and the docs use it."""
 
     MALFORMED = "error", "a field has a JSON type or a size that Kubernetes does not allow there"
-    ASK = "error", "an ask is no share, and no number of whole cards"
-    WHOLE_CARDS = (
-        "error",
-        "whole cards are asked for where the webhook's settings do not serve them",
-    )
-    COUNT = "error", "a count of slots or cards is no whole number, or more than there can be"
+    ASK = "error", "an ask is no share of one card, and no number of whole cards"
+    WHOLE_CARDS = "error", "whole cards are asked for, which the settings do not serve"
+    COUNT = "error", "a count is no whole number, or more slots than a card has"
     REQUESTS = "error", "a request has no limit, or differs from it"
-    CONFLICT = (
-        "error",
-        "a container asks for two things, or for a share beside another GPU resource",
-    )
-    ANNOTATION = (
-        "error",
-        "an annotation is unreadable, or names a container or word that is unknown",
-    )
+    CONFLICT = "error", "a container asks twice, or for a share beside another GPU resource"
+    ANNOTATION = "error", "an annotation is unreadable, or names an unknown container or word"
     SHARE_CHANGED = "error", "an update would change the share of a pod, which is fixed"
-    ROUNDED = "note", "the share is no whole number of slots and is rounded up"
-    CPU_LIMIT = "note", "the pod gets a CPU limit with its share"
     MAIN_CONTAINER = "warning", "an annotation names no container, so the first one gets the share"
-    RESERVED_VARIABLE = "warning", "a variable that only the plugin may set is removed from the pod"
-    ENV_FROM = "warning", "variables come from where nobody can see whether they break the share"
-    VOID = "warning", "a container without a GPU in a pod with a share sees none"
-    MEMORY_FRACTION = "warning", "a memory fraction above the share is replaced"
-    MEMORY_UNLIMITED = "warning", "the memory of TensorFlow Serving cannot be limited from outside"
+    RESERVED_VARIABLE = "warning", "a variable that would undo the share is taken out of the pod"
+    ENV_FROM = "warning", "variables come from where nobody can see whether they undo the share"
+    VOID = "warning", "a container without a GPU, in a pod with a share, is made to see none"
+    MEMORY_FRACTION = "warning", "a memory fraction that is no part of the share is replaced"
+    MEMORY_UNLIMITED = "warning", "the memory of TensorFlow Serving is not limited as it is started"
     UNKNOWN_ANNOTATION = "warning", "an annotation with our prefix is unknown to this release"
     MISPLACED_ANNOTATION = "warning", "an annotation is on the workload, not on its pod template"
-    UNTRANSLATED = "warning", "an object of this kind is left as it is"
+    MISPLACED_ASK = "warning", "an ask stands where nobody reads it"
+    RECORD = "warning", "the record that the webhook writes into pods is written by hand"
+    UNTRANSLATED = "warning", "the webhook is asked about a kind that it does not know"
+    CUSTOM_RESOURCE = "note", "an ask is in a custom resource, and counts in the pods made of it"
+    ROUNDED = "note", "the share is no whole number of slots and is rounded up"
+    CPU_LIMIT = "note", "the pod gets a CPU limit with its share"
 
     def __init__(self, level: Level, meaning: str) -> None:
         self.level = level
