@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 PER_CARD = 100
 """Slots of one card. A constant: a stored count must never change its meaning."""
@@ -17,6 +18,7 @@ def count(share: Fraction) -> int:
     return -(-share.numerator * PER_CARD // share.denominator)
 
 
+@lru_cache(maxsize=PER_CARD)
 def share(slots: int) -> Fraction:
     """Return the part of a card that so many slots are."""
     return Fraction(slots, PER_CARD)

@@ -49,18 +49,20 @@ class Ask:
     @property
     def grant(self) -> Grant | None:
         """What it becomes, if it is not refused; None for an ask of 0."""
-        if self.value >= 1:
+        if self.value.numerator >= self.value.denominator:
             return Grant(names.WHOLE, int(self.value))
         return Grant(names.COUNT, slots.count(self.value)) if self.value else None
 
     def refusal(self, container: Container, *, whole_cards: bool) -> Finding | None:
         """Return why there is no grant for it, None if there is."""
-        code, text = Code.ASK, ""
-        if self.value < 0:
+        value, code, text = self.value, Code.ASK, ""
+        if 0 <= value.numerator < value.denominator:  # a share; to compare a Fraction takes longer
+            return None
+        if value < 0:
             text = f"{self.text} is below 0; {_ALLOWED}"
-        elif self.value > 1 and self.value.denominator != 1:
+        elif value.denominator != 1:
             text = f"{self.text}: above one card only whole numbers; {_ALLOWED}"
-        elif self.value >= 1 and not whole_cards:
+        elif not whole_cards:
             other = f"ask for a share below 1, or for {names.NVIDIA_GPU}"
             code, text = Code.WHOLE_CARDS, f"{self.text}: whole cards are not served here; {other}"
         return self.finding(code, container, text) if text else None

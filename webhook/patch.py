@@ -28,6 +28,8 @@ def _compare(before: Any, after: Any, at: str, found: list[Operation]) -> None:
         _compare_members(before, after, at, found)
     elif isinstance(before, list) and isinstance(after, list):
         _compare_items(before, after, at, found)
+    elif after is _ABSENT:
+        found.append({"op": "remove", "path": at})
     elif before != after:
         found.append({"op": "replace", "path": at, "value": after})
 
@@ -35,17 +37,14 @@ def _compare(before: Any, after: Any, at: str, found: list[Operation]) -> None:
 def _compare_members(before: Any, after: Any, at: str, found: list[Operation]) -> None:
     for key, old in before.items():
         new = after.get(key, _ABSENT)
-        if new is old:
-            continue
-        if new is _ABSENT:
-            found.append({"op": "remove", "path": f"{at}/{_escaped(key)}"})
-        else:
+        if new is not old:
             _compare(old, new, f"{at}/{_escaped(key)}", found)
-    found += [
-        {"op": "add", "path": f"{at}/{_escaped(key)}", "value": after[key]}
-        for key in after
-        if key not in before
-    ]
+    if not after.keys() <= before.keys():
+        found += [
+            {"op": "add", "path": f"{at}/{_escaped(key)}", "value": new}
+            for key, new in after.items()
+            if key not in before
+        ]
 
 
 def _compare_items(before: list[Any], after: list[Any], at: str, found: list[Operation]) -> None:

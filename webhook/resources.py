@@ -38,6 +38,8 @@ def read(container: Container) -> Reading:
     limits, requests = container.sides()
     reading = Reading(container, bool(container.mapping("resources").get("claims")))
     for key in dict.fromkeys((*limits, *requests)):
+        if key not in names.ASK_KEYS and not names.is_gpu_resource(key):
+            continue
         try:
             _read(reading, key, limits, requests)
         except Denied as denial:
@@ -54,7 +56,7 @@ def _read(reading: Reading, key: str, limits: Json, requests: Json) -> None:
         if (amount := _amount(container, key, value)) != 0:
             _must_agree(container, key, limits, requests)
             reading.grants.append(Grant(key, amount))
-    elif names.is_gpu_resource(key) and asks.number(value) != 0:
+    elif asks.number(value) != 0:
         reading.others.append(f"{key}: {asks.shown(value)}")
 
 
@@ -70,14 +72,15 @@ def _is_whole(value: Any) -> bool:
 
 
 def _ask(container: Container, key: str, limits: Json, requests: Json) -> Ask:
-    found = []
+    found: list[Ask] = []
     for side, values in (("limits", limits), ("requests", requests)):
+        if key not in values or (found and _agree(values[key], limits[key])):
+            continue
         name = f"resources.{side}[{key}]"
-        if key in values:
-            try:
-                found.append(asks.read(container.at, name, values[key]))
-            except ValueError as fault:
-                raise Denied(container.finding(Code.ASK, name, str(fault))) from fault
+        try:
+            found.append(asks.read(container.at, name, values[key]))
+        except ValueError as fault:
+            raise Denied(container.finding(Code.ASK, name, str(fault))) from fault
     _must_agree(container, key, limits, requests)
     return found[0]
 
@@ -96,12 +99,17 @@ def _must_agree(container: Container, key: str, limits: Json, requests: Json) ->
     """Raise Denied for a request without a limit, or for one that differs from its limit."""
     if key not in limits:
         text = f"{asks.shown(requests[key])} is a request without a limit; {_ONE_ANSWER}"
-    elif key in requests and asks.number(limits[key]) != asks.number(requests[key]):
+    elif key in requests and not _agree(limits[key], requests[key]):
         limit, request = asks.shown(limits[key]), asks.shown(requests[key])
         text = f"{request} differs from the limit {limit}; {_ONE_ANSWER}"
     else:
         return
     raise Denied(container.finding(Code.REQUESTS, f"resources.requests[{key}]", text))
+
+
+def _agree(one: Any, other: Any) -> bool:
+    alike = isinstance(one, str) and one == other  # as nearly always; it need not be read
+    return alike or asks.number(one) == asks.number(other)
 
 
 def granted(reading: Reading, grant: Grant | None) -> Json:
@@ -113,7 +121,7 @@ def granted(reading: Reading, grant: Grant | None) -> Json:
     for side in ("limits", "requests"):
         before = resources.get(side) or {}
         after = {key: value for key, value in before.items() if key not in drop}
-        if grant and asks.number(after.get(grant.resource)) != grant.number:
+        if grant and asks.number(after.get(grant.resource, 0)) != grant.number:
             after[grant.resource] = str(grant.number)
         if after != before:
             changed[side] = after

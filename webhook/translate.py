@@ -49,7 +49,8 @@ def translate(
     that it is moved into resources, which is in pods. Faults are returned, not raised, but for
     wrong JSON types (Denied).
     """
-    before = {item.name: resources.read(item) for item in containers(stored or {}, at)}
+    had = containers(stored, at) if stored else []
+    before = {item.name: resources.read(item) for item in had}
     listed = containers(pod, at)
     readings = [resources.read(item) for item in listed]
     said = notes.read(pod, at, listed)
@@ -61,8 +62,8 @@ def translate(
         decisions.append(decision)
         if decision.ask and not decision.faults:
             text = decision.ask.rounding(decision.grant)
-            found = decision.ask.finding(Code.ROUNDED, reading.container, text)
-            warnings += [found] if text else []
+            if text:
+                warnings.append(decision.ask.finding(Code.ROUNDED, reading.container, text))
     faults = [*said.faults, *(fault for decision in decisions for fault in decision.faults)]
     return Translation(decisions, said, faults, [*said.warnings, *warnings])
 
@@ -118,14 +119,17 @@ def _decide(
 ) -> Decision:
     asks = [*reading.asks, *([noted] if noted else [])]
     had = stored.grants if stored else []
-    # What is stored stays, also where whole cards have been switched off since.
-    refusals = [
-        ask.refusal(reading.container, whole_cards=config.whole_cards or ask.grant in had)
-        for ask in asks
-    ]
-    faults = [*reading.faults, *filter(None, refusals)]
-    served = (ask.grant for ask, why in zip(asks, refusals, strict=True) if not why)
-    grants = list(served) if asks else reading.grants
+    faults = [*reading.faults]
+    grants: list[Grant | None] = [] if asks else [*reading.grants]
+    for ask in asks:
+        wanted = ask.grant
+        # What is stored stays, also where whole cards have been switched off since.
+        whole_cards = config.whole_cards or wanted in had
+        refusal = ask.refusal(reading.container, whole_cards=whole_cards)
+        if refusal:
+            faults.append(refusal)
+        else:
+            grants.append(wanted)
     grant = next(iter(grants), None)
     if not faults:
         replaced = had if reading.asks or (annotated and noted) else []
@@ -138,7 +142,7 @@ def _conflicts(
 ) -> list[Finding]:
     """Return the fault of a container that would get two things, or different things."""
     item = reading.container
-    if len({ask.value for ask in asks}) > 1:
+    if any(ask.value != asks[0].value for ask in asks[1:]):
         both = " and ".join(f"{ask.field}: {ask.text}" for ask in asks)
         return [item.finding(Code.CONFLICT, "", f"two different asks: {both}; keep one")]
     rivals = [str(other) for other in reading.grants if other not in (grant, *replaced)]
