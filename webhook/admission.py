@@ -113,7 +113,9 @@ def _made(request: Json, given: Json, config: Config) -> tuple[Json, tuple[Findi
         return given, ()
     old = request["oldObject"] if request["operation"] == "UPDATE" else None
     manager = str(_mapping(request.get("options")).get("fieldManager", ""))
-    made = desired(Review(gvk.get("group", ""), gvk["kind"], given, old, manager), config)
+    resource = str(_mapping(request.get("resource")).get("resource", ""))
+    review = Review(gvk.get("group", ""), gvk["kind"], given, old, manager, resource)
+    made = desired(review, config)
     return made.object, tuple(made.warnings)
 
 

@@ -10,14 +10,32 @@ from typing import Any
 
 from vgpu import names, quantity
 from vgpu.settings import boolean, integer, level, seconds, setting
+from webhook.templates import TemplatePath
 
 _TOLERATION_FIELDS = frozenset({"key", "operator", "value", "effect"})
 _OPERATORS = ("Equal", "Exists")
 _EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 _SUBDOMAIN = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 _WORD = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_FIELD = r"[A-Za-z_][A-Za-z0-9_-]*"
 _GPU_TAINT = {"key": names.NVIDIA_GPU, "operator": "Exists", "effect": "NoSchedule"}
-
+_EXAMPLE = {
+    "group": "ray.io",
+    "version": "v1",
+    "resource": "rayclusters",
+    "path": "spec.workerGroupSpecs[*].template",
+}
+_FORMS = {
+    # Every group with pods in it that has no dot is built in.
+    "group": (rf"(?=.*\.){_SUBDOMAIN}", "a domain with a dot, such as ray.io"),
+    "version": (r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?", "a version such as v1"),
+    "resource": (r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?", "a plural name such as rayclusters"),
+    "path": (
+        rf"{_FIELD}(\.({_FIELD}|\*)|\[\*\])*",
+        "fields joined by dots, with .* for every value of an object and [*] for every item of a "
+        "list, such as spec.workerGroupSpecs[*].template",
+    ),
+}
 
 MOST_CPUS = Fraction(1024)
 """More than any machine has: as a limit's maximum it is none."""
@@ -34,6 +52,28 @@ def _cpus(least: Fraction) -> Callable[[str], Fraction]:
         return value
 
     return parse
+
+
+def _template_paths(text: str) -> tuple[TemplatePath, ...]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as fault:
+        raise ValueError(f"must be a JSON list of template paths: {fault}") from fault
+    if not isinstance(value, list) or any(value.count(item) > 1 for item in value):
+        example = json.dumps([_EXAMPLE])
+        raise ValueError(f"must be a JSON list of template paths, each once, as {example}")
+    return tuple(map(_template_path, value))
+
+
+def _template_path(item: Any) -> TemplatePath:
+    shown = json.dumps(item)
+    if not isinstance(item, dict) or item.keys() != _EXAMPLE.keys():
+        raise ValueError(f"{shown} must have {', '.join(_EXAMPLE)}, as {json.dumps(_EXAMPLE)}")
+    for field, (form, meaning) in _FORMS.items():
+        if not (isinstance(item[field], str) and re.fullmatch(form, item[field])):
+            raise ValueError(f"{field} of {shown} must be {meaning}")
+    steps = re.findall(r"[^.[]+|\[\*\]", item["path"])
+    return TemplatePath(item["group"], item["version"], item["resource"], tuple(steps))
 
 
 def _tolerations(text: str) -> tuple[dict[str, str], ...]:
@@ -85,6 +125,8 @@ class Config:
     """Tolerations that a pod with a grant gets, as a JSON list."""
     runtime_class: str = setting("", _runtime_class)
     """Runtime class that a pod with a grant gets if it has none; empty for none."""
+    template_paths: tuple[TemplatePath, ...] = setting((), _template_paths)
+    """Where custom resources hold pods, as a JSON list of group, version, resource and path."""
     host: str = setting("")
     """Address that the HTTPS server listens on; empty for all."""
     port: int = setting(8443, integer(1, 65535))

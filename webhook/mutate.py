@@ -2,17 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 
 from vgpu import names
 from webhook import templates
 from webhook.complete import complete
 from webhook.config import Config
-from webhook.findings import Code, Denied, Finding, path
+from webhook.findings import Code, Denied, Finding
 from webhook.notes import unknown
 from webhook.pod import Json, annotations, controller
 from webhook.removal import released, removed
 from webhook.review import Review
 from webhook.settle import restored, settled
+from webhook.templates import Path, Pattern
 from webhook.translate import Translation, rewritten, translate
 
 
@@ -31,14 +33,13 @@ def desired(review: Review, config: Config) -> Desired:
 
     Raises Denied with every fault that this request brings.
     """
-    place = templates.PATHS.get((review.group, review.kind))
-    if place is None:
+    found = templates.patterns(review, config.template_paths)
+    if not found:
         text = f"kind {review.kind} is not one that is translated"
         return Desired(review.object, [Finding(Code.UNTRANSLATED, "", "kind", text)], [])
-    made = _made(review, place, config)
-    if review.old is not None and (made.faults or made.warnings):
-        before = Review(review.group, review.kind, review.old, None)
-        made = _news(made, _made(before, place, config))
+    made = (
+        _templates(review, found, config) if found[0] else _pod(review.object, review.old, config)
+    )
     if made.faults:
         raise Denied(*made.faults, warnings=made.warnings)
     # Nobody reads the warnings on what a controller makes.
@@ -55,10 +56,6 @@ def _news(made: Desired, before: Desired) -> Desired:
     return Desired(made.object, warnings, faults)
 
 
-def _made(review: Review, place: templates.Path, config: Config) -> Desired:
-    return _template(review, place, config) if place else _pod(review.object, review.old, config)
-
-
 def _pod(document: Json, old: Json | None, config: Config) -> Desired:
     """Give a new pod everything; let a stored one keep what it has."""
     if old is not None:
@@ -66,11 +63,12 @@ def _pod(document: Json, old: Json | None, config: Config) -> Desired:
     translation = translate(document, "", old, config, annotated=True)
     pod = rewritten(document, translation, annotated=True)
     pod, warnings = complete(pod, "", translation, config)
-    warnings, faults = [*translation.warnings, *warnings], translation.faults
-    if old is not None:
-        pod = settled(document, pod, old)
-        faults = [*faults, *_changed_shares(translation, document, old)]
-    return Desired(pod, warnings, faults)
+    made = Desired(pod, [*translation.warnings, *warnings], translation.faults)
+    if old is None:
+        return made
+    made.faults.extend(_changed_shares(translation, document, old))
+    made = Desired(settled(document, pod, old), made.warnings, made.faults)
+    return _news(made, _pod(old, None, config)) if made.faults or made.warnings else made
 
 
 def _changed_shares(translation: Translation, document: Json, old: Json) -> Iterator[Finding]:
@@ -90,29 +88,48 @@ def _changed_shares(translation: Translation, document: Json, old: Json) -> Iter
             yield ask.finding(Code.SHARE_CHANGED, decision.reading.container, text)
 
 
-def _template(review: Review, place: templates.Path, config: Config) -> Desired:
+def _templates(review: Review, found: list[Pattern], config: Config) -> Desired:
+    """Translate an object's templates, one after the other."""
+    document, owner = review.object, controller(review.object)
+    if _is_deployment(owner):
+        return Desired(document, [], [])
+    places = templates.places(document, found)
+    warnings, faults = _misplaced(document, found, places), list[Finding]()
+    if review.old is not None and warnings:
+        known = _misplaced(review.old, found, places)
+        warnings = [warning for warning in warnings if warning not in known]
+    kept = repeat(set[str]())
+    for place, gone in zip(places, removed(review, places) if review.old else kept, strict=False):
+        template, stored = (templates.get(each, place) for each in (document, review.old))
+        stored = stored if isinstance(stored, dict) else None
+        made = _template(template, stored, templates.spelled(place), gone, bool(owner), config)
+        if made.object is not template:
+            document = templates.replaced(document, place, made.object)
+        warnings, faults = warnings + made.warnings, faults + made.faults
+    return Desired(document, warnings, faults)
+
+
+def _template(
+    sent: Json, stored: Json | None, at: str, gone: set[str], owned: bool, config: Config
+) -> Desired:
     """Translate only the resources of a template; its pods get the rest when they are made."""
-    document, at = review.object, path(*place)
-    template, stored = (templates.get(each, place) for each in (document, review.old))
-    owner = controller(document)
-    if not isinstance(template, dict) or _is_deployment(owner):
-        return Desired(document, [], [])
-    sent, stored = template, stored if isinstance(stored, dict) else None
-    if stored and not owner:
-        template = released(template, stored, at, removed(review, place))
-    # A stored template never changes by itself: a Job's may not, a Deployment's would roll out.
-    if template == stored:
-        return Desired(document, _misplaced(document, template, place), [])
-    translation = translate(template, at, stored, config, annotated=False)
-    if owner and not any(decision.reading.ask_keys for decision in translation.decisions):
-        return Desired(document, [], [])
-    pod = rewritten(template, translation, annotated=True)
-    _, warnings = complete(pod, at, translation, config)
-    warnings = [*_misplaced(document, template, place), *translation.warnings, *warnings]
-    translated = rewritten(template, translation, annotated=False)
-    if translated is not sent:
-        document = templates.replaced(document, place, translated)
-    return Desired(document, warnings, translation.faults)
+    try:
+        template = released(sent, stored, at, gone) if stored and not owned else sent
+        # A stored template never changes by itself: a Job's may not, a Deployment's would roll out.
+        if template == stored:
+            return Desired(sent, [], [])
+        translation = translate(template, at, stored, config, annotated=False)
+        if owned and not any(decision.reading.ask_keys for decision in translation.decisions):
+            return Desired(sent, [], [])
+        pod = rewritten(template, translation, annotated=True)
+        _, warnings = complete(pod, at, translation, config)
+        translated = rewritten(template, translation, annotated=False)
+        made = Desired(translated, [*translation.warnings, *warnings], translation.faults)
+    except Denied as denial:
+        made = Desired(sent, [], list(denial.findings))
+    if stored is None or not (made.faults or made.warnings):
+        return made
+    return _news(made, _template(stored, None, at, gone, False, config))
 
 
 def _is_deployment(owner: Json) -> bool:
@@ -120,21 +137,27 @@ def _is_deployment(owner: Json) -> bool:
     return owner.get("kind") == "Deployment" and str(owner.get("apiVersion")).startswith("apps/")
 
 
-def _misplaced(document: Json, template: Json, place: templates.Path) -> list[Finding]:
+def _misplaced(document: Json, found: list[Pattern], places: list[Path]) -> list[Finding]:
     """Return warnings of annotations on a workload that belong on its pods."""
-    wanted = annotations(template, path(*place))
+    belongs = " or ".join(templates.spelled((*pattern, "metadata")) for pattern in found)
+    text = f"annotation {{}} on {{}} has no effect; it belongs on {belongs}"
+    wanted = {key for place in places for key in _noted(document, place)}
     warnings: list[Finding] = []
     # A CronJob's jobTemplate has metadata; `spec` has not, but looking there finds nothing.
-    for holder in (place[:depth] for depth in range(len(place))):
-        found, at = (
-            annotations(templates.get(document, holder) or {}, path(*holder)),
-            path(*holder, "metadata"),
-        )
-        text = f"annotation {{}} on {at} has no effect; it belongs on {path(*place, 'metadata')}"
-        warnings += unknown(found, at)
+    for holder in dict.fromkeys(place[:depth] for place in places for depth in range(len(place))):
+        noted, at = _noted(document, holder), templates.spelled((*holder, "metadata"))
+        warnings += unknown(noted, at)
         warnings += [
-            Finding(Code.MISPLACED_ANNOTATION, at, f"annotations[{key}]", text.format(key))
+            Finding(Code.MISPLACED_ANNOTATION, at, f"annotations[{key}]", text.format(key, at))
             for key in names.ANNOTATIONS_READ
-            if key in found and key not in wanted
+            if key in noted and key not in wanted
         ]
     return warnings
+
+
+def _noted(document: Json, holder: Path) -> Json:
+    """Return the annotations of a part; only the object's own are known to be such."""
+    if not holder:
+        return annotations(document, "")
+    found = templates.get(document, (*holder, "metadata", "annotations"))
+    return found if isinstance(found, dict) else {}

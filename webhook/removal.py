@@ -7,13 +7,13 @@ of apply keep it: kubectl's last-applied annotation, and the `Apply` entries of 
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from vgpu import names
-from webhook import templates
 from webhook.pod import SECTIONS, Container, Json, containers, with_bodies
 from webhook.review import Review
+from webhook.templates import Item, Path, get
 
 _ASKS = (*names.ASK_KEYS, names.NVIDIA_GPU)
 _GRANTS = set(names.GRANT_KEYS)
@@ -52,69 +52,80 @@ def _released(item: Container, before: Container | None, gone: set[str]) -> Json
     return {**item.body, "resources": {**item.mapping("resources"), **changed}}
 
 
-def removed(review: Review, path: templates.Path) -> set[str]:
-    """Return the names of the containers whose stored grant goes with this update.
+def removed(review: Review, paths: Iterable[Path]) -> Iterator[set[str]]:
+    """Yield, for each template, the containers whose stored grant goes with this update.
 
     A count that a manifest declares never goes.
     """
     new, old = review.object, review.old or {}
-    before, after = _last_applied(old, path), _last_applied(new, path)
-    applied, mine = _applied(new, path), _applied(old, path, review.manager)
-    gone = _named(mine, _ASKS) - _named(applied, _ASKS)
-    if before is not None and after is not None:
-        gone |= _named(before, _ASKS) - _named(after, _ASKS)
-    # Another GPU resource that is new, as Helm brings it.
-    came = _resources(templates.get(new, path)) - _resources(templates.get(old, path))
-    gone |= _named(came, {key for _, key in came if names.is_gpu_resource(key)} - _GRANTS)
-    return gone - _named(applied | (after or set()), _GRANTS)
+    manifests = [_last_applied(each) for each in (old, new)]
+    for path in paths:
+        before, after = (_declared(each, path) for each in manifests)
+        applied, mine = _applied(new, path), _applied(old, path, review.manager)
+        gone = _named(mine, _ASKS) - _named(applied, _ASKS)
+        if before is not None and after is not None:
+            gone |= _named(before, _ASKS) - _named(after, _ASKS)
+        # Another GPU resource that is new, as Helm brings it.
+        came = _resources(get(new, path)) - _resources(get(old, path))
+        gone |= _named(came, {key for _, key in came if names.is_gpu_resource(key)} - _GRANTS)
+        yield gone - _named(applied | (after or set()), _GRANTS)
 
 
 def _named(claims: Claims, keys: Collection[str]) -> set[str]:
     return {name for name, key in claims if key in keys}
 
 
-def _last_applied(document: Json, path: templates.Path) -> Claims | None:
-    text = templates.get(document, ("metadata", "annotations", names.ANNOTATION_LAST_APPLIED))
-    if not isinstance(text, str):
-        return None
+def _last_applied(document: Json) -> Any:
+    text = get(document, ("metadata", "annotations", names.ANNOTATION_LAST_APPLIED))
     try:
-        template = templates.get(json.loads(text), path)
+        return json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
         return None
+
+
+def _declared(manifest: Any, path: Path) -> Claims | None:
+    template = get(manifest, path)
     return _resources(template) if isinstance(template, dict) else None
 
 
-def _applied(document: Json, path: templates.Path, manager: str | None = None) -> Claims:
+def _applied(document: Json, path: Path, manager: str | None = None) -> Claims:
     """Return what the appliers of a document own, or one of them, by their `Apply` entries.
 
-    KEP-555: `f:` stands before a field, `k:` before an item.
+    KEP-555: `f:` stands before a field, `k:` before an item. A list whose schema names no key is
+    owned whole: nothing can be read below it, and whoever applies it again replaces its grants.
     """
     found: Claims = set()
-    entries = templates.get(document, ("metadata", "managedFields"))
+    entries = get(document, ("metadata", "managedFields"))
     for entry in entries if isinstance(entries, list) else ():
-        by, kind = (templates.get(entry, (key,)) for key in ("manager", "operation"))
+        by, kind = (get(entry, (key,)) for key in ("manager", "operation"))
         if kind != "Apply" or manager not in (None, by):
             continue
-        spec = templates.get(entry, ("fieldsV1", *(f"f:{key}" for key in (*path, "spec"))))
+        spec = get(entry, ("fieldsV1", *map(_field, (*path, "spec"))))
         for section in SECTIONS:
-            listed = templates.get(spec, (f"f:{section}",))
+            listed = get(spec, (f"f:{section}",))
             for key, fields in listed.items() if isinstance(listed, dict) else ():
-                found |= _claims(_item_name(key), templates.get(fields, ("f:resources",)), "f:")
+                found |= _claims(_item_name(key), get(fields, ("f:resources",)), "f:")
     return found
+
+
+def _field(step: str | Item) -> str:
+    if isinstance(step, str):
+        return f"f:{step}"
+    return f'k:{{"name":{json.dumps(step.name, ensure_ascii=False)}}}'
 
 
 def _resources(pod: Any) -> Claims:
     found: Claims = set()
     for section in SECTIONS:
-        listed = templates.get(pod, ("spec", section))
+        listed = get(pod, ("spec", section))
         for item in listed if isinstance(listed, list) else ():
-            name, resources = (templates.get(item, (key,)) for key in ("name", "resources"))
+            name, resources = (get(item, (key,)) for key in ("name", "resources"))
             found |= _claims(name, resources)
     return found
 
 
 def _claims(name: Any, resources: Any, prefix: str = "") -> Claims:
-    sides = [templates.get(resources, (prefix + side,)) for side in ("limits", "requests")]
+    sides = [get(resources, (prefix + side,)) for side in ("limits", "requests")]
     keys = {key for side in sides if isinstance(side, dict) for key in side}
     return {(name, key.removeprefix(prefix)) for key in keys if isinstance(name, str)}
 

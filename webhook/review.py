@@ -16,3 +16,5 @@ class Review:
     """The stored object on UPDATE, None on CREATE."""
     manager: str = ""
     """The request's field manager, as in managedFields."""
+    resource: str = ""
+    """The kind's plural name, as in the API's paths; empty where only the kind is known."""
