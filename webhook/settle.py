@@ -36,8 +36,9 @@ def restored(pod: Json, old: Json) -> Json:
     missing = [before[key] for key in before if key not in present]
     if not missing:
         return pod
-    spec = {**mapping(pod, "spec", ""), "tolerations": [*present.values(), *missing]}
-    return {**pod, "spec": spec}
+    spec = mapping(pod, "spec", "")
+    sent = sequence(spec, "tolerations", "spec", dict)  # in which one may stand twice
+    return {**pod, "spec": {**spec, "tolerations": [*sent, *missing]}}
 
 
 def _tolerations(pod: Json) -> dict[str, Json]:
