@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from vgpu import quantity
+
 PER_CARD = 100
 """Slots of one card. A constant: a stored count must never change its meaning."""
 MAX_ID_LENGTH = 63
@@ -22,6 +24,12 @@ def count(share: Fraction) -> int:
 def share(slots: int) -> Fraction:
     """Return the part of a card that so many slots are."""
     return Fraction(slots, PER_CARD)
+
+
+@lru_cache(maxsize=PER_CARD)
+def decimal(slots: int) -> str:
+    """Return the same as text, such as `0.3`."""
+    return quantity.decimal(share(slots), 2)
 
 
 @dataclass(frozen=True, slots=True, order=True)

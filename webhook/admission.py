@@ -16,7 +16,7 @@ API_VERSION = "admission.k8s.io/v1"
 WARNING_LENGTH = 256
 """Longest warning that the API server passes on, in characters (apiserver filters/warning.go)."""
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 Verdict = Literal["unchanged", "changed", "denied"]
 

@@ -111,7 +111,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 # Made once: json.loads and json.dumps with arguments make a new one each time.
 _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 def _parse(body: bytes) -> object:

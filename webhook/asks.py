@@ -73,7 +73,7 @@ class Ask:
         if not (grant and share) or share == self.value:
             return ""
         number = f"{grant.number} {'slot' if grant.number == 1 else 'slots'}"
-        return f"{self.text} is rounded up to {number} ({quantity.decimal(share, 2)} of a card)"
+        return f"{self.text} is rounded up to {number} ({slots.decimal(grant.number)} of a card)"
 
 
 def shown(value: Any) -> str:

@@ -4,7 +4,7 @@ import json
 from fractions import Fraction
 from functools import partial
 
-from vgpu import names, quantity
+from vgpu import names, quantity, slots
 from webhook import serving
 from webhook.asks import Grant, is_within, number, shown
 from webhook.config import LEAST_CPU, Config
@@ -13,7 +13,7 @@ from webhook.pod import Container, Json, annotations, containers, mapping, seque
 from webhook.serving import Warn
 from webhook.translate import Decision, Translation
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _REQUEST_PART = Fraction(1, 10)
 """Part of an added CPU limit that is requested, so that shares do not book the node out."""
 
@@ -30,7 +30,7 @@ def complete(
         return _recorded(pod, at, translation), warnings
     throttle = translation.notes.throttle and not mapping(pod, "spec", at).get("resources")
     throttled = config if throttle else None
-    main = _main(translation)
+    main = _main(translation) if "" in translation.notes.frameworks else None
     bodies = []
     for item, decision in zip(containers(pod, at), translation.decisions, strict=True):
         warn = partial(_say, warnings, item)
@@ -59,7 +59,7 @@ def _granted(
     written = item.env()
     env, changes, share = _unreserved(written, warn), {}, grant.share
     if share:
-        env = _with_fraction(env, share, warn)
+        env = _with_fraction(env, share, slots.decimal(grant.number), warn)
         changes = serving.limited(item, framework, share, warn)
         if throttled:
             changes |= _throttled(item, share, throttled, warn)
@@ -95,8 +95,8 @@ def _unreserved(env: list[Json], warn: Warn) -> list[Json]:
     return kept
 
 
-def _with_fraction(env: list[Json], share: Fraction, warn: Warn) -> list[Json]:
-    own, value = _named(env, names.ENV_FRACTION), quantity.decimal(share, 2)
+def _with_fraction(env: list[Json], share: Fraction, value: str, warn: Warn) -> list[Json]:
+    own = _named(env, names.ENV_FRACTION)
     # Applied again, a `valueFrom` comes merged with the value that once took its place.
     held = [None if entry.get("valueFrom") else entry.get("value") for entry in own]
     if own and all(is_within(text, share) for text in held):
@@ -142,8 +142,8 @@ def _main(translation: Translation) -> Decision | None:
 def _throttled(item: Container, share: Fraction, config: Config, warn: Warn) -> Json:
     """Add a CPU limit where there is none: never below the request, which is small if added."""
     limits, requests = item.sides()
-    own = number(requests.get(names.CPU, 0))
-    if names.CPU in limits or own is None:  # what is no number, the API server refuses
+    own = None if names.CPU in limits else number(requests.get(names.CPU, 0))
+    if own is None:  # and what is no number, the API server refuses
         return {}
     limit = max(min(share * config.cpus_per_gpu, config.cpu_limit_max), own, LEAST_CPU)
     request = own if names.CPU in requests else limit * _REQUEST_PART
@@ -174,7 +174,7 @@ def _recorded(pod: Json, at: str, translation: Translation) -> Json:
 
 def _record(grant: Grant) -> Json:
     if grant.share:
-        return {"slots": grant.number, "share": quantity.decimal(grant.share, 2)}
+        return {"slots": grant.number, "share": slots.decimal(grant.number)}
     return {"cards": grant.number}
 
 

@@ -73,9 +73,10 @@ class _Reader:
     def by_container(self, key: str, read: Callable[[str, str, str], T]) -> dict[str, T]:
         values: dict[str, T] = {}
         parts: dict[str, str] = {}
-        if key in self.found:
-            with self._blamed(key):
-                parts = _by_name(self.found[key], self.containers)
+        if key not in self.found:
+            return values
+        with self._blamed(key):
+            parts = _by_name(self.found[key], self.containers)
         there = ", ".join(self.containers[:_MOST_NAMES])
         there += ", ..." if len(self.containers) > _MOST_NAMES else ""
         for name, text in parts.items():

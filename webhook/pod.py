@@ -37,7 +37,7 @@ class Container:
 
     def sides(self) -> tuple[Json, Json]:
         """Return its limits and its requests, each empty if absent or null. Raises Denied."""
-        resources, at = self.mapping("resources"), path(self.at, "resources")
+        resources, at = self.mapping("resources"), f"{self.at}.resources"
         return mapping(resources, "limits", at), mapping(resources, "requests", at)
 
     def texts(self, key: str) -> list[str]:
