@@ -22,13 +22,13 @@ import webhook.metrics
 from milligpu.workloads import arriving, review
 from plugin.edits import environment
 from plugin.gpu import MIB, Gpu
+from tests.documents import ROOT, code, rows
 from vgpu import names
 from vgpu.settings import variable
 from webhook.admission import answer
 from webhook.notes import FRAMEWORKS
 from webhook.templates import PATHS
 
-ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 README = ROOT / "README.md"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -41,22 +41,6 @@ REGISTRIES = {
     "webhook": webhook.metrics.Metrics().registry,
     "plugin": plugin.metrics.Metrics().registry,
 }
-
-Row = tuple[str, ...]
-
-
-def rows(text: str, heading: str = "") -> list[Row]:
-    """The rows of the tables below a heading, without those that name the columns."""
-    if heading:
-        text = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    lines = re.findall(r"^\|(.*)\|$", text, re.MULTILINE)
-    table = [tuple(cell.strip() for cell in line.split("|")) for line in lines]
-    rules = {number for number, row in enumerate(table) if set("".join(row)) <= set("-:")}
-    return [row for number, row in enumerate(table) if not {number, number + 1} & rules]
-
-
-def code(cell: str) -> list[str]:
-    return re.findall(r"`([^`]*)`", cell)
 
 
 @pytest.mark.parametrize("program", CONFIGS)
