@@ -1,0 +1,103 @@
+"""What there is to say of an object: by the webhook, and of asks that it does not read."""
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from vgpu import names
+from webhook import asks
+from webhook.config import Config
+from webhook.findings import Code, Denied, Finding, path
+from webhook.mutate import desired
+from webhook.pod import Json
+from webhook.review import Review
+
+Holder: TypeAlias = tuple[str, ...]
+"""The last two keys on the way to an entry."""
+
+_RESOURCES = {("resources", "limits"), ("resources", "requests")}
+_ANNOTATIONS, _LABELS = ("metadata", "annotations"), ("metadata", "labels")
+_QUOTAS = {("spec", "hard")} | {
+    ("limits", key) for key in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+}
+"""Of ResourceQuota and LimitRange, which look at what pods have after their translation."""
+
+
+def creation(document: Json) -> Review:
+    """Return the review of an object that is created as it is written."""
+    group = document["apiVersion"].rpartition("/")[0]
+    return Review(group, document["kind"], document, None)
+
+
+def findings(review: Review, config: Config) -> list[Finding]:
+    """Return all that there is to say of an object."""
+    try:
+        made = desired(review, config)
+    except Denied as denial:  # nothing is translated, so nobody can say what would be left
+        said, left = [*denial.findings, *denial.warnings], {}
+    else:
+        said, left = made.warnings, made.object
+    known = [each for each in said if each.code is not Code.UNTRANSLATED]
+    return [*known, *_unread(review.object, left, translated=known == said)]
+
+
+def _unread(document: Json, left: Json, *, translated: bool) -> Iterator[Finding]:
+    """Yield what to say of the asks of an object that are `left` after its translation.
+
+    `translated` says whether its kind is one that has any.
+    """
+    group = document["apiVersion"].rpartition("/")[0]
+    is_stored = "uid" in (document.get("metadata") or {})
+    is_custom = not translated and "." in group and not group.endswith(".k8s.io")
+    remain = set(_entries(left))
+    for entry in _entries(document):
+        holder, at, key, value = entry
+        is_read = translated and holder == _ANNOTATIONS and key == names.ANNOTATION_ASK
+        if holder == _ANNOTATIONS and key == names.ANNOTATION_SHARE and not is_stored:
+            text = f"the webhook writes {key} and never reads it; leave it out"
+            yield Finding(Code.RECORD, "", f"{at}[{key}]", text)
+        elif entry in remain and not is_read and _is_ask(holder, key, value):
+            code, why = _fault(holder, document["kind"] if is_custom else "")
+            yield Finding(code, "", f"{at}[{key}]", f"{key}: {asks.shown(value)} {why}")
+
+
+def _fault(holder: Holder, custom: str) -> tuple[Code, str]:
+    """Return what is wrong with an ask by its place, which may be in a custom kind."""
+    if holder in _QUOTAS:
+        counted = f"counts nothing: pods hold {names.COUNT} by then, 100 for a card"
+        return Code.MISPLACED_ASK, counted
+    if custom:
+        later = f"counts when pods are made of this {custom}; should {custom} itself be refused"
+        setting = f"for it, name its templates in {names.ENV_OURS}TEMPLATE_PATHS"
+        return Code.CUSTOM_RESOURCE, f"{later} {setting}"
+    limits = "has no effect here; it belongs in the resources.limits of a container"
+    note = f"or in the annotation {names.ANNOTATION_ASK} of a pod or pod template"
+    return Code.MISPLACED_ASK, f"{limits} {note}"
+
+
+def _entries(
+    value: object, holder: Holder = (), at: str = ""
+) -> Iterator[tuple[Holder, str, str, str | float]]:
+    """Yield the texts and numbers below a value: holder, its path, key and value of each."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _entries(item, holder, f"{at}[{index}]")
+    elif isinstance(value, dict):
+        for key, held in value.items():
+            if isinstance(held, str | int | float):
+                yield holder, at, key, held
+            else:
+                yield from _entries(held, (*holder[-1:], key), path(at, key))
+
+
+def _is_ask(holder: Holder, key: str, value: object) -> bool:
+    """Whether an entry was meant as an ask, by where it stands."""
+    exact = asks.number(value)
+    if holder in _RESOURCES:
+        is_fraction = exact is not None and exact.denominator != 1
+        return key in names.ASK_KEYS or (key == names.NVIDIA_GPU and is_fraction)
+    if holder == _ANNOTATIONS:
+        is_share = exact is not None and 0 < exact < 1
+        return key == names.ANNOTATION_ASK or (key == names.ASK and is_share)
+    if holder in _QUOTAS:
+        return key.removeprefix("requests.").removeprefix("limits.") in names.ASK_KEYS
+    return holder == _LABELS and key == names.ANNOTATION_ASK

@@ -1,0 +1,144 @@
+import json
+from typing import Any
+
+import pytest
+
+from milligpu.remarks import creation, findings
+from tests.unit.webhook.objects import KINDS, TEMPLATES, container, created, held, holding, pod
+from vgpu.settings import read
+from webhook.config import Config
+from webhook.findings import Code
+from webhook.pod import Json
+
+SHARING = pod(container(limits={"gpu": "300m", "cpu": 1}))
+CUSTOM = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "j"}}
+REPLICAS = {**CUSTOM, "spec": {"pytorchReplicaSpecs": {"Master": {"template": SHARING}}}}
+
+
+def found(document: Json, **settings: str) -> list[tuple[str, str]]:
+    """Code and field path of each finding."""
+    said = findings(creation(document), read(Config, settings))
+    return [(each.code.label, each.path) for each in said]
+
+
+def changed(document: Json, *way: str | int, to: Any) -> Json:
+    """A copy with another value at the end of a way, whose objects are made where they lack."""
+    copy = json.loads(json.dumps(document))
+    place = copy
+    for key in way[:-1]:
+        place = place[key] if isinstance(key, int) else place.setdefault(key, {})
+    place[way[-1]] = to
+    return copy
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_share_is_nothing_to_say(kind: str) -> None:
+    assert found(holding(kind, SHARING)) == []
+
+
+def test_errors_and_warnings_are_said_at_once() -> None:
+    body = container(limits={"gpu": "300m"}, env=[{"name": "NVIDIA_VISIBLE_DEVICES"}])
+    other = container("other", limits={"gpu": "1500m"})
+    assert found(pod(body, other)) == [
+        ("ask", "spec.containers[1].resources.limits[gpu]"),
+        ("reserved-variable", "spec.containers[0].env"),
+        ("cpu-limit", "spec.containers[0].resources.limits"),
+    ]
+
+
+UNREAD = {
+    "a pod's own resources": (("spec", "resources", "limits", "gpu"), "300m"),
+    "its requests": (("spec", "resources", "requests", "milligpu.io/gpu"), 0.3),
+    "an ephemeral container": (
+        ("spec", "ephemeralContainers"),
+        [{"name": "debug", "resources": {"limits": {"nvidia.com/gpu": "300m"}}}],
+    ),
+    "a label": (("metadata", "labels", "milligpu.io/gpu"), "300m"),
+    "an annotation without the prefix": (("metadata", "annotations", "gpu"), "0.3"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", UNREAD)
+def test_an_ask_where_nobody_reads_it_is_found(name: str, kind: str) -> None:
+    way, value = UNREAD[name]
+    way = (*KINDS[kind][1], *way)
+    [(code, path)] = found(changed(holding(kind, pod(container())), *way, to=value))
+    assert code == "misplaced-ask"
+    assert path.startswith(".".join(way[:-1]))
+
+
+@pytest.mark.parametrize(
+    ("way", "value"),
+    [
+        (("spec", "nodeSelector"), {"gpu": "1", "milligpu.io/gpu": "true"}),
+        (("spec", "resources"), {"limits": {"nvidia.com/gpu": 1, "milligpu.io/vgpu": 3}}),
+        (("metadata", "labels"), {"gpu": "1"}),
+        (("metadata", "annotations"), {"gpu": "a100", "gpu-type": "0.5"}),
+        (("metadata", "annotations"), {"gpu": "1"}),
+        (("spec", "volumes"), [{"ephemeral": {"spec": {"resources": {"requests": None}}}}]),
+        (("spec", "gpu"), "300m"),
+        (("spec", "limits"), {"gpu": "300m"}),
+    ],
+)
+def test_what_only_looks_like_an_ask_is_none(way: tuple[str, ...], value: Any) -> None:
+    assert found(changed(pod(container()), *way, to=value)) == []
+
+
+@pytest.mark.parametrize("key", ["gpu", "milligpu.io/gpu", "requests.milligpu.io/gpu"])
+@pytest.mark.parametrize(
+    ("kind", "spec", "path"),
+    [
+        ("ResourceQuota", lambda key: {"hard": {key: 1}}, "spec.hard"),
+        ("LimitRange", lambda key: {"limits": [{"default": {key: 1}}]}, "spec.limits[0].default"),
+        ("LimitRange", lambda key: {"limits": [{"max": {key: 1}}]}, "spec.limits[0].max"),
+    ],
+)
+def test_a_quota_on_asks_counts_nothing(kind: str, spec: Any, path: str, key: str) -> None:
+    document = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "q"}, "spec": spec(key)}
+    assert found(document) == [("misplaced-ask", f"{path}[{key}]")]
+    on_slots = spec("requests.milligpu.io/vgpu" if kind == "ResourceQuota" else "milligpu.io/vgpu")
+    assert found({**document, "spec": on_slots}) == []
+
+
+@pytest.mark.parametrize("version", ["v1", "networking.k8s.io/v1", "autoscaling/v2"])
+def test_an_ask_in_a_kind_without_pods_is_misplaced(version: str) -> None:
+    document = {"apiVersion": version, "kind": "Service", "metadata": {"name": "s"}}
+    assert found(document) == []
+    noted = changed(document, "metadata", "annotations", "milligpu.io/gpu", to="300m")
+    assert found(noted) == [("misplaced-ask", "metadata.annotations[milligpu.io/gpu]")]
+
+
+def test_an_ask_in_a_custom_resource_is_noted() -> None:
+    prefix = "spec.pytorchReplicaSpecs.Master.template.spec.containers[0].resources"
+    assert found(REPLICAS) == [("custom-resource", f"{prefix}.limits[gpu]")]
+    assert Code.CUSTOM_RESOURCE.level == "note"
+    assert found(CUSTOM) == []
+
+
+def test_a_custom_resource_that_the_settings_know_is_looked_into() -> None:
+    known = {"group": "kubeflow.org", "version": "v1", "resource": "pytorchjobs"}
+    paths = json.dumps([{**known, "path": "spec.pytorchReplicaSpecs.*.template"}])
+    assert found(REPLICAS, MILLIGPU_TEMPLATE_PATHS=paths) == []
+    way = ("spec", "pytorchReplicaSpecs", "Master", "template", "spec", "containers", 0)
+    wrong = changed(REPLICAS, *way, "resources", "limits", "gpu", to="1500m")
+    assert [code for code, _ in found(wrong, MILLIGPU_TEMPLATE_PATHS=paths)] == ["ask"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_webhooks_record_is_not_for_hands(kind: str) -> None:
+    document = holding(kind, pod(container(), annotations={"milligpu.io/share": "{}"}))
+    assert [code for code, _ in found(document)] == ["record"]
+    stored = changed(document, "metadata", "uid", to="1")
+    assert found(stored) == []
+
+
+def test_what_a_webhook_wrote_is_nothing_to_say() -> None:
+    assert found(changed(created(SHARING), "metadata", "uid", to="1")) == []
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_a_template_that_is_none_does_not_stop_it(kind: str) -> None:
+    document = holding(kind, SHARING)
+    held(document)["spec"] = {"containers": "none"}
+    assert [code for code, _ in found(document)] == ["malformed"]
