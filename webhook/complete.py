@@ -7,7 +7,7 @@ from functools import partial
 from vgpu import names, quantity, slots
 from webhook import serving
 from webhook.asks import Grant, is_within, number, shown
-from webhook.config import LEAST_CPU, Config
+from webhook.config import LEAST_CPUS, Config
 from webhook.findings import Code, Finding, path
 from webhook.pod import Container, Json, annotations, containers, mapping, sequence, with_bodies
 from webhook.serving import Warn
@@ -145,7 +145,7 @@ def _throttled(item: Container, share: Fraction, config: Config, warn: Warn) -> 
     own = None if names.CPU in limits else number(requests.get(names.CPU, 0))
     if own is None:  # and what is no number, the API server refuses
         return {}
-    limit = max(min(share * config.cpus_per_gpu, config.cpu_limit_max), own, LEAST_CPU)
+    limit = max(min(share * config.cpus_per_gpu, config.cpu_limit_max), own, LEAST_CPUS)
     request = own if names.CPU in requests else limit * _REQUEST_PART
     added = {"limits": {**limits, names.CPU: quantity.milli(limit)}}
     if names.CPU not in requests:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -36,22 +35,16 @@ _FORMS = {
         "list, such as spec.workerGroupSpecs[*].template",
     ),
 }
-
-MOST_CPUS = Fraction(1024)
-"""More than any machine has: as a limit's maximum it is none."""
-LEAST_CPU = Fraction(1, 10)
-"""In CPUs: the least limit that is set, below which a container hardly starts."""
+LEAST_CPUS = Fraction(1, 10)
+"""The least limit that is set: below it a container hardly starts."""
+_MOST_CPUS = Fraction(1024)  # more than any machine has
 
 
-def _cpus(least: Fraction) -> Callable[[str], Fraction]:
-    def parse(text: str) -> Fraction:
-        value = quantity.parse(text)
-        if not least <= value <= MOST_CPUS:
-            between = f"from {quantity.milli(least)} to {MOST_CPUS}"
-            raise ValueError(f"must be a number of CPUs {between}")
-        return value
-
-    return parse
+def _cpus(text: str) -> Fraction:
+    value = quantity.parse(text)
+    if not LEAST_CPUS <= value <= _MOST_CPUS:
+        raise ValueError("must be a number of CPUs from 100m to 1024")
+    return value
 
 
 def _template_paths(text: str) -> tuple[TemplatePath, ...]:
@@ -115,9 +108,9 @@ def _is_toleration(item: Any) -> bool:
 class Config:
     """Read once, at start, by `vgpu.settings.read`; `MILLIGPU_<FIELD>` sets a field."""
 
-    cpus_per_gpu: Fraction = setting(Fraction(8), _cpus(Fraction(1, 1000)))
+    cpus_per_gpu: Fraction = setting(Fraction(8), _cpus)
     """CPUs that a whole card stands for; a share's CPU limit is this times the share."""
-    cpu_limit_max: Fraction = setting(MOST_CPUS, _cpus(LEAST_CPU))
+    cpu_limit_max: Fraction = setting(_MOST_CPUS, _cpus)
     """CPUs that a share's CPU limit is at most, where its request is not above."""
     whole_cards: bool = setting(False, boolean)
     """Whether `gpu: 1` becomes whole cards of our plugin; else it is denied."""

@@ -33,13 +33,10 @@ def test_the_most_cpus_of_a_limit(text: str, value: Fraction) -> None:
     assert read(Config, {"MILLIGPU_CPU_LIMIT_MAX": text}).cpu_limit_max == value
 
 
-@pytest.mark.parametrize(
-    ("name", "allowed"),
-    [("CPU_LIMIT_MAX", "from 100m to 1024"), ("CPUS_PER_GPU", "from 1m to 1024")],
-)
-def test_bad_cpus_are_told_what_is_allowed(name: str, allowed: str) -> None:
-    with pytest.raises(SettingsError, match=f"must be a number of CPUs {allowed}"):
-        read(Config, {f"MILLIGPU_{name}": "0"})
+@pytest.mark.parametrize("name", ["CPU_LIMIT_MAX", "CPUS_PER_GPU"])
+def test_bad_cpus_are_told_what_is_allowed(name: str) -> None:
+    with pytest.raises(SettingsError, match="must be a number of CPUs from 100m to 1024"):
+        read(Config, {f"MILLIGPU_{name}": "99m"})
 
 
 def test_tolerations_are_json() -> None:
