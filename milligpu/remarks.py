@@ -16,7 +16,8 @@ Holder: TypeAlias = tuple[str, ...]
 
 _RESOURCES = {("resources", "limits"), ("resources", "requests")}
 _ANNOTATIONS, _LABELS = ("metadata", "annotations"), ("metadata", "labels")
-_QUOTAS = {("spec", "hard")} | {
+_HARD = ("spec", "hard")
+_QUOTAS = {_HARD} | {
     ("limits", key) for key in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 }
 """Of ResourceQuota and LimitRange, which look at what pods have after their translation."""
@@ -63,8 +64,8 @@ def _unread(document: Json, left: Json, *, translated: bool) -> Iterator[Finding
 def _fault(holder: Holder, custom: str) -> tuple[Code, str]:
     """Return what is wrong with an ask by its place, which may be in a custom kind."""
     if holder in _QUOTAS:
-        counted = f"counts nothing: pods hold {names.COUNT} by then, 100 for a card"
-        return Code.MISPLACED_ASK, counted
+        right = f"requests.{names.COUNT} in a quota, {names.COUNT} in a LimitRange, 100 for a card"
+        return Code.MISPLACED_ASK, f"counts nothing; write {right}"
     if custom:
         later = f"counts when pods are made of this {custom}; should {custom} itself be refused"
         setting = f"for it, name its templates in {names.ENV_OURS}TEMPLATE_PATHS"
@@ -99,5 +100,7 @@ def _is_ask(holder: Holder, key: str, value: object) -> bool:
         is_share = exact is not None and 0 < exact < 1
         return key == names.ANNOTATION_ASK or (key == names.ASK and is_share)
     if holder in _QUOTAS:
-        return key.removeprefix("requests.").removeprefix("limits.") in names.ASK_KEYS
+        resource = key.removeprefix("requests.").removeprefix("limits.")
+        is_ignored = holder == _HARD and not key.startswith("requests.")
+        return resource in names.ASK_KEYS or (is_ignored and resource in names.GRANT_KEYS)
     return holder == _LABELS and key == names.ANNOTATION_ASK

@@ -23,8 +23,8 @@ def found(document: Json, **settings: str) -> list[tuple[str, str]]:
 
 def changed(document: Json, *way: str | int, to: Any) -> Json:
     """A copy with another value at the end of a way, whose objects are made where they lack."""
-    copy = json.loads(json.dumps(document))
-    place = copy
+    copy: Json = json.loads(json.dumps(document))
+    place: Any = copy
     for key in way[:-1]:
         place = place[key] if isinstance(key, int) else place.setdefault(key, {})
     place[way[-1]] = to
@@ -99,6 +99,12 @@ def test_a_quota_on_asks_counts_nothing(kind: str, spec: Any, path: str, key: st
     assert found(document) == [("misplaced-ask", f"{path}[{key}]")]
     on_slots = spec("requests.milligpu.io/vgpu" if kind == "ResourceQuota" else "milligpu.io/vgpu")
     assert found({**document, "spec": on_slots}) == []
+
+
+@pytest.mark.parametrize("key", ["milligpu.io/vgpu", "limits.milligpu.io/pgpu"])
+def test_a_quota_on_slots_that_kubernetes_ignores_is_found(key: str) -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {key: 1}}}
+    assert found(quota) == [("misplaced-ask", f"spec.hard[{key}]")]
 
 
 @pytest.mark.parametrize("version", ["v1", "networking.k8s.io/v1", "autoscaling/v2"])
