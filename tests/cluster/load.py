@@ -1,0 +1,121 @@
+"""Many admissions: clients of the API server that create pods and remember what became of each."""
+
+import http.client
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from tests.cluster import shapes
+from tests.cluster.api import Api, Json, collection
+from vgpu import names
+
+PATIENCE = 60
+"""Seconds that a client waits for the API server; longer than that one lets a request run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """One creation of a pod; times by the monotonic clock."""
+
+    name: str
+    began: float
+    ended: float
+    fault: str
+    """What the API server said instead; empty for a pod that was made."""
+
+
+@dataclass(slots=True)
+class Load:
+    """What the clients have seen so far."""
+
+    admissions: list[Admission] = field(default_factory=list)
+
+    @property
+    def failures(self) -> list[Admission]:
+        """Those that failed."""
+        return [each for each in self.admissions if each.fault]
+
+    @property
+    def slowest(self) -> float:
+        """Seconds that the longest one took."""
+        return max(each.ended - each.began for each in self.admissions)
+
+
+def sharing(name: str) -> Json:
+    """Return a pod with a share."""
+    return shapes.pod(name, shapes.limited("main", gpu="300m"))
+
+
+def plain(name: str) -> Json:
+    """Return the same pod without one, which no webhook sees."""
+    return shapes.pod(name, {"name": "main", "resources": {"limits": {names.CPU: "2400m"}}})
+
+
+class Client:
+    """One kept connection to the API server."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        place = urlsplit(api.url)
+        assert place.hostname
+        self.link = http.client.HTTPSConnection(
+            place.hostname, place.port, context=api.tls, timeout=PATIENCE
+        )
+        self.link.connect()
+        self.headers = {"Authorization": f"Bearer {api.token}", "Content-Type": "application/json"}
+        self.path = collection(plain(""), namespace)
+
+    def create(self, pod: Json) -> Admission:
+        """Create a pod."""
+        began = time.monotonic()
+        self.link.request("POST", self.path, json.dumps(pod), self.headers)
+        answer = self.link.getresponse()
+        said = json.loads(answer.read())
+        fault = "" if answer.status == http.HTTPStatus.CREATED else said["message"]
+        return Admission(pod["metadata"]["name"], began, time.monotonic(), fault)
+
+    def close(self) -> None:
+        """End the connection."""
+        self.link.close()
+
+
+@contextmanager
+def steady(api: Api, namespace: str, clients: int = 8, tick: float = 0.2) -> Iterator[Load]:
+    """Have clients create sharing pods, all of them at once in every tick, while the block runs."""
+    load, stop, origin = Load(), threading.Event(), time.monotonic()
+
+    def work(number: int) -> None:
+        with closing(Client(api, namespace)) as client:
+            for turn in itertools.count():
+                load.admissions.append(client.create(sharing(f"steady-{number}-{turn}")))
+                if stop.wait(tick - (time.monotonic() - origin) % tick):
+                    return
+
+    with ThreadPoolExecutor(clients) as pool:
+        working = [pool.submit(work, number) for number in range(clients)]
+        try:
+            yield load
+        finally:
+            stop.set()
+    for each in working:
+        each.result()
+
+
+def burst(api: Api, namespace: str, make: Callable[[str], Json], pods: int) -> Load:
+    """Create so many pods at once, each by a client of its own that is connected already."""
+    load, ready = Load(), threading.Barrier(pods, timeout=PATIENCE)
+
+    def work(number: int) -> None:
+        with closing(Client(api, namespace)) as client:
+            ready.wait()
+            load.admissions.append(client.create(make(f"burst-{number}")))
+
+    with ThreadPoolExecutor(pods) as pool:
+        for done in [pool.submit(work, number) for number in range(pods)]:
+            done.result()
+    return load
