@@ -10,7 +10,7 @@ BIN    := $(VENV)/bin
 IMAGE  ?= milligpu:dev
 EXAMPLE ?=
 
-.PHONY: help setup demo check test e2e cluster cluster-down bench image proto lock clean
+.PHONY: help setup demo check test e2e cluster cluster-down bench burst image proto lock clean
 
 help: ## show this
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -51,6 +51,10 @@ cluster-down: setup ## as root: end it
 
 bench: setup ## print speeds beside their floors
 	$(BIN)/python -m bench
+
+burst: setup ## print how long 500 pods with a share take, created at once on a real API server
+	$(BIN)/python -m tests.cluster.tools etcd kube-apiserver kubectl
+	$(BIN)/python -m tests.cluster.burst
 
 image: ## build the container image with docker, podman or buildah: make image IMAGE=registry.example/milligpu:1
 	./deploy/build-image.sh $(IMAGE)
