@@ -46,6 +46,12 @@ class Load:
         """Seconds that the longest one took."""
         return max(each.ended - each.began for each in self.admissions)
 
+    @property
+    def seconds(self) -> float:
+        """Seconds from the first one's begin to the last one's end."""
+        begin = min(each.began for each in self.admissions)
+        return max(each.ended for each in self.admissions) - begin
+
 
 def sharing(name: str) -> Json:
     """Return a pod with a share."""
