@@ -35,8 +35,7 @@ def desired(review: Review, config: Config) -> Desired:
     """
     found = templates.patterns(review, config.template_paths)
     if not found:
-        text = f"kind {review.kind} is not one that is translated"
-        return Desired(review.object, [Finding(Code.UNTRANSLATED, "", "kind", text)], [])
+        return _untranslated(review, f"kind {review.kind} is not one that is translated")
     made = (
         _templates(review, found, config) if found[0] else _pod(review.object, review.old, config)
     )
@@ -44,6 +43,10 @@ def desired(review: Review, config: Config) -> Desired:
         raise Denied(*made.faults, warnings=made.warnings)
     # Nobody reads the warnings on what a controller makes.
     return Desired(made.object, [] if controller(review.object) else made.warnings, [])
+
+
+def _untranslated(review: Review, why: str) -> Desired:
+    return Desired(review.object, [Finding(Code.UNTRANSLATED, "", "kind", why)], [])
 
 
 def _news(made: Desired, before: Desired) -> Desired:
@@ -94,12 +97,18 @@ def _templates(review: Review, found: list[Pattern], config: Config) -> Desired:
     if _is_deployment(owner):
         return Desired(document, [], [])
     places = templates.places(document, found)
+    if len(places) > templates.MOST_TEMPLATES:
+        text = (
+            f"{review.kind} has more than {templates.MOST_TEMPLATES} templates; none is translated"
+        )
+        return _untranslated(review, text)
     warnings, faults = _misplaced(document, found, places), list[Finding]()
     if review.old is not None and warnings:
         known = _misplaced(review.old, found, places)
         warnings = [warning for warning in warnings if warning not in known]
     kept = repeat(set[str]())
-    for place, gone in zip(places, removed(review, places) if review.old else kept, strict=False):
+    let_go = removed(review, places) if review.old and not owner else kept
+    for place, gone in zip(places, let_go, strict=False):
         template, stored = (templates.get(each, place) for each in (document, review.old))
         stored = stored if isinstance(stored, dict) else None
         made = _template(template, stored, templates.spelled(place), gone, bool(owner), config)

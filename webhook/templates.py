@@ -2,17 +2,16 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from webhook.findings import malformed
 from webhook.pod import Json
 from webhook.review import Review
 
 EVERY_VALUE, EVERY_ITEM = "*", "[*]"
 """Steps of a pattern that lead to every value of an object, and to every item of a list."""
-MOST_TEMPLATES = 1000
+MOST_TEMPLATES = 200
 """Most templates of an object: the answer grows with them, and no sensible one has so many."""
 _TEMPLATE = ("spec", "template")
 _PLAIN = re.compile(r"[A-Za-z0-9_*-]*[A-Za-z_*-][A-Za-z0-9_*-]*").fullmatch
@@ -53,7 +52,7 @@ class TemplatePath:
     pattern: Pattern
 
 
-def patterns(review: Review, custom: Sequence[TemplatePath]) -> list[Pattern]:
+def patterns(review: Review, custom: Iterable[TemplatePath]) -> list[Pattern]:
     """Return where objects of a review's kind hold pods; nowhere, if they are not translated."""
     built_in = PATHS.get((review.group, review.kind))
     if built_in is not None:
@@ -71,13 +70,14 @@ def guessed(kind: str) -> str:
     return name.removesuffix("y") + "ies" if name.endswith("y") else name + "s"
 
 
-def places(document: Json, found: Sequence[Pattern]) -> list[Path]:
-    """Return the ways to an object's templates, each once. Raises Denied if there are too many."""
-    ways = list(dict.fromkeys(way for each in found for way in _ways(document, each, ())))
-    if len(ways) > MOST_TEMPLATES:
-        text = f"{len(ways)} templates are too many; allowed: {MOST_TEMPLATES}"
-        raise malformed("", spelled(found[0]), text)
-    return ways
+def places(document: Json, found: Iterable[Pattern]) -> list[Path]:
+    """Return the ways to an object's templates, each once; of too many, one too many."""
+    ways: dict[Path, None] = {}
+    for way in (way for each in found for way in _ways(document, each, ())):
+        ways[way] = None
+        if len(ways) > MOST_TEMPLATES:
+            break
+    return list(ways)
 
 
 def _ways(value: Any, pattern: Pattern, way: Path) -> Iterator[Path]:

@@ -269,10 +269,14 @@ def test_an_item_is_known_by_its_name_where_it_has_one_of_its_own() -> None:
     assert templates.get({"l": []}, ("l", Item(0, None))) is None
 
 
-def test_too_many_templates_are_denied() -> None:
-    obj = {**around("Policy"), "templates": [{}] * 1001}
-    message = answered(review(obj), CONFIG).message
-    assert message == "templates[*]: 1001 templates are too many; allowed: 1000"
+def test_too_many_templates_are_left_as_they_are() -> None:
+    """Not denied: an operator may have stored them."""
+    some = around("Policy", *[asking(gpu="300m")] * 200)
+    assert limits(created(some), 199) == {COUNT: "30"}
+    outcome = answered(review({**some, "templates": [*some["templates"], {}]}), CONFIG)
+    assert (outcome.allowed, outcome.patch) == (True, [])
+    warning = "milligpu: Policy has more than 200 templates; none is translated"
+    assert outcome.warnings == [warning]
 
 
 def test_a_resource_is_known_by_group_version_and_name() -> None:
