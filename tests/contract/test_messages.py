@@ -1,5 +1,7 @@
 """The page on messages has every code, and its examples are what is really said."""
 
+from typing import Any
+
 import pytest
 
 from milligpu.remarks import creation, findings
@@ -21,7 +23,7 @@ DOCUMENTED = {
 ALL = ("NVIDIA_VISIBLE_DEVICES", "all")
 
 
-def sharing(**fields: object) -> Json:
+def sharing(**fields: Any) -> Json:
     return container(limits={"gpu": "300m"}, **fields)
 
 

@@ -1,0 +1,126 @@
+"""What an ask becomes and why, step by step: told by the webhook's decisions and its objects."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import TypeAlias
+
+from milligpu.remarks import creation, findings
+from milligpu.running import cards, state
+from milligpu.workloads import role
+from vgpu import names, quantity, slots
+from webhook import serving, templates
+from webhook.config import LEAST_CPUS, Config
+from webhook.findings import path
+from webhook.mutate import desired
+from webhook.pod import Container, Json, containers
+from webhook.review import Review
+from webhook.translate import Decision, translate
+
+Step: TypeAlias = tuple[str, str]
+"""A word, and what there is to say about it."""
+Locate: TypeAlias = Callable[[str], str]
+"""Returns file and line of a field path, after a comma; nothing where there is no file."""
+
+REFUSED = "refused"
+_ADVISORY = (
+    "a share is advisory: its slots are exact, all on one card; its memory is limited as far as the"
+    " framework does what it is told; its computing is not limited"
+)
+
+
+def explained(document: Json, config: Config, locate: Locate) -> Iterator[tuple[str, list[Step]]]:
+    """Yield headings and the steps below each. Raises Denied for a pod that would be refused."""
+    review = creation(document)
+    if document["kind"] == "Pod" and "uid" in (document.get("metadata") or {}):
+        review = dataclasses.replace(review, old=document)
+    found = findings(review, config)
+    said = [(each, (each.code.level, each.text + locate(each.path))) for each in found]
+    if any(each.code.level == "error" for each in found):
+        yield REFUSED, [step for each, step in said if each.code.level != "note"]
+        return
+    made = desired(review, config).object
+    for place in templates.places(document, templates.patterns(review, config.template_paths)):
+        written, kept, old = (templates.get(each, place) for each in (document, made, review.old))
+        at, pod = templates.spelled(place), desired(Review("", "Pod", written, old), config).object
+        decisions = translate(written, at, old, config, annotated=True).decisions
+        each_of = zip(decisions, containers(kept, at), containers(pod, at), strict=True)
+        for decision, stored, item in each_of:
+            steps = [*_asked(decision, locate), *_given(decision, stored, item, config)]
+            steps += cards(pod, item) if decision.grant else ()
+            steps += [step for each, step in said if each.container == item.name]
+            yield f"{role(item) or 'container'} {item.name}", steps
+        if any(decision.grant for decision in decisions):
+            steps = [*_scheduled(written, pod), *state(pod), ("not held", _ADVISORY)]
+            yield f"pods of {at}" if at else "pod", steps
+    yield "besides", [step for each, step in said if not each.container]
+
+
+def _asked(decision: Decision, locate: Locate) -> Iterator[Step]:
+    """Yield where an ask stands and what it means exactly."""
+    ask, grant = decision.ask, decision.grant
+    if ask:
+        yield "ask", f"{ask.text} in {ask.field}{locate(path(ask.at, ask.field))}"
+    if grant and grant.share:
+        exact = f"{quantity.decimal(ask.value, 6)} of a card: " if ask else ""
+        text = f"{exact}{grant.number} of the {slots.PER_CARD} slots of one card, {grant.number} %"
+        yield "means", text
+    elif ask:
+        yield "means", str(grant or "no share: the ask is taken out")
+    for other in decision.reading.others:
+        yield "gpu", f"{other} is another plugin's and stays"
+
+
+def _given(
+    decision: Decision, stored: Container, item: Container, config: Config
+) -> Iterator[Step]:
+    """Yield what is stored for a container, and what it gets in a pod."""
+    grant, keys = decision.grant, ", ".join(decision.reading.ask_keys)
+    if grant is None:
+        if {"name": names.ENV_VISIBLE_DEVICES, "value": names.VOID} in item.env():
+            yield "void", f"{names.ENV_VISIBLE_DEVICES}={names.VOID}: it sees no card"
+    elif grant.resource in stored.sides()[0]:
+        instead = f" in place of {keys}" if keys else ""
+        yield "stored", f"{grant} in limits and requests{instead}; the scheduler counts these"
+    else:
+        yield "stored", f"as it is written; its pods get {grant}, and the scheduler counts these"
+    if grant and grant.share:
+        is_own = names.CPU in decision.reading.container.sides()[0]
+        yield from _shared(item, grant.share, None if is_own else config)
+
+
+def _shared(item: Container, share: Fraction, config: Config | None) -> Iterator[Step]:
+    """Yield what a pod's container has with its share; a CPU limit without `config` is its own."""
+    part = quantity.decimal(share, 2)
+    for entry in item.env():
+        if entry.get("name") == names.ENV_FRACTION:
+            text = f"{names.ENV_FRACTION}={entry.get('value')}, for frameworks that read it"
+            yield "memory", text
+    if serving.OURS in item.texts("args"):
+        yield "args", f"{serving.OURS}: TensorFlow Serving reads no variable"
+    limits, requests = item.sides()
+    if cpu := limits.get(names.CPU):
+        why = _bounded(share, str(cpu), config) if config else ""
+        yield "cpu", f"limit {cpu}, request {requests.get(names.CPU, cpu)}{why}"
+    given = f"{names.ENV_SLOTS}={share * slots.PER_CARD}, {names.ENV_SHARE}={part}"
+    memory = f"{names.ENV_MEMORY_MIB} and {names.ENV_MEMORY_FRACTION} (its part of that card's)"
+    card = f"{names.ENV_VISIBLE_DEVICES} and {names.ENV_GPU_UUID} (a card of the node)"
+    yield "plugin", f"sets {card}, {given}, {memory}"
+
+
+def _bounded(share: Fraction, cpu: str, config: Config) -> str:
+    product = quantity.milli(share * config.cpus_per_gpu)
+    text = f": {quantity.decimal(share, 2)} x {config.cpus_per_gpu} CPUs for a card"
+    least, most = quantity.milli(LEAST_CPUS), quantity.milli(config.cpu_limit_max)
+    bounds = f" = {product}, but at least {least} and its request, at most {most}"
+    return text if cpu == product else text + bounds
+
+
+def _scheduled(written: Json, pod: Json) -> Iterator[Step]:
+    """Yield what lets a pod go to nodes with GPUs."""
+    before, after = (each.get("spec") or {} for each in (written, pod))
+    for each in after.get("tolerations") or []:
+        if each not in (before.get("tolerations") or []):
+            yield "tolerates", " ".join(each.values())
+    if (name := after.get("runtimeClassName")) != before.get("runtimeClassName"):
+        yield "runtime", f"class {name}"
