@@ -132,10 +132,20 @@ def test_the_longest_body_is_read(client: FlaskClient) -> None:
     assert "exceeds" in refused(send(client, text + " " * (MAX_BODY - len(text) + 1)), 413)
 
 
-@pytest.mark.parametrize(("length", "together"), [(1_000, True), (1_000_000, False)])
-def test_big_bodies_are_read_one_at_a_time(metrics: Metrics, length: int, together: bool) -> None:
-    # Made to hurt, one takes thirty times its length of memory; see webhook/app.py.
-    meeting = threading.Barrier(4)
+@pytest.mark.parametrize(
+    ("lengths", "together"),
+    [
+        ([1_000, 1_000_000], True),
+        ([1_000, 1_000], False),
+        ([1_000_000, 1_000_000], False),
+    ],
+    ids=["a big and a small one", "small ones", "big ones"],
+)
+def test_bodies_alike_are_thought_about_one_at_a_time(
+    metrics: Metrics, lengths: list[int], together: bool
+) -> None:
+    # A big one made to hurt takes thirty times its length of memory, and time; see webhook/app.py.
+    meeting = threading.Barrier(len(lengths))
 
     def decide(document: object, config: Config) -> Answer:
         with contextlib.suppress(threading.BrokenBarrierError):
@@ -143,10 +153,10 @@ def test_big_bodies_are_read_one_at_a_time(metrics: Metrics, length: int, togeth
         raise BadReview("none")
 
     app = create_app(Config(), metrics, decide=decide)
-    body = b" " * length + b"{}"
-    with ThreadPoolExecutor(4) as senders:
-        answers = list(senders.map(lambda _: send(app.test_client(), body), range(4)))
-    assert [response.status_code for response in answers] == [400] * 4
+    bodies = [b" " * length + b"{}" for length in lengths]
+    with ThreadPoolExecutor(len(lengths)) as senders:
+        answers = list(senders.map(lambda body: send(app.test_client(), body), bodies))
+    assert {response.status_code for response in answers} == {400}
     assert meeting.broken is not together
 
 
