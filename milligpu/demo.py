@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from io import TextIOWrapper
 from pathlib import Path
 
-from milligpu import manifests, workloads
+from milligpu import kubeyaml, manifests, workloads
 from milligpu.kubelet import AdmissionError, Grant, pod_key
 from milligpu.manifests import File, ManifestError
 from milligpu.processes import NotStartedError
@@ -43,7 +43,7 @@ def main(paths: Sequence[Path]) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # manifests may hold any character
     try:
-        files = [manifests.read(path) for path in paths or _shipped()]
+        files = [manifests.read(path).named() for path in paths or _shipped()]
         asyncio.run(_until_signal(files, Screen.of(sys.stdout, os.environ)))
     except (ManifestError, StageError, NotStartedError) as fault:
         print(f"milligpu demo: {fault}", file=sys.stderr)
@@ -164,7 +164,7 @@ class Demo:
         elif answer.object == sent:
             self._field(label, ["as it is, nothing changed"], column=_OBJECT)
         else:
-            before, after = manifests.dump(sent), manifests.dump(answer.object)
+            before, after = kubeyaml.dump(sent), kubeyaml.dump(answer.object)
             lines = self.screen.diff(before, after, _OBJECT)
             self._say(*self.screen.labelled(label, lines, _OBJECT))
         self._field("warning", answer.warnings, "yellow", column=_OBJECT)

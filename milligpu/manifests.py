@@ -1,42 +1,96 @@
 """Manifests as people keep them: YAML or JSON files of several documents, lists among them."""
 
-import io
 import json
-from collections.abc import Iterator
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-from webhook.pod import SECTIONS, Json
+from milligpu import edit, kubeyaml
+from webhook.pod import Json
 
-# What kubectl reads: there `off` is a boolean.
-_VERSION = (1, 1)
-_ITEM = "-"
+STDIN = Path("-")
+# Alone in its line, or before a comment, as kubectl splits a file.
+_SEPARATOR = re.compile(r"(^---[ \t]*(?:#[^\n]*)?\r?(?:\n|\Z))", re.MULTILINE)
+_CONTENT = re.compile(r"^(?!---)[ \t]*[^\s#\ufeff]", re.MULTILINE)
+_OBJECT = re.compile(r"[\s\ufeff]*{")
+_PAIR = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..")
+_KEYS = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 _LONGEST_CAPTION = 3  # lines; what is longer is a licence or notes
 
 
 class ManifestError(Exception):
-    """A file holds no manifests; the message names the file and the line or document."""
+    """A file cannot be read; the message names the file and the line or document."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """A part of a file: a document, or what stands between two of them."""
+
+    text: str
+    line: int
+    """Number of its first line."""
+    root: Node | None = None
+    """None of a piece without a document, or that is not looked into."""
+    json: Any = None
+
+    def rewritten(self, new: Mapping[int, Json]) -> str:
+        """Return the text with other objects, by the ids of those that they replace."""
+        after = _replaced(self.json, new)
+        if after is self.json:
+            return self.text
+        if _is_json(self.text):
+            return json.dumps(after, indent=2, ensure_ascii=self.text.isascii()) + "\n"
+        with suppress(edit.CannotEditError, YAMLError, ValueError, TypeError):
+            text = edit.edited(self.text, self.json, after)
+            if _exact(kubeyaml.load(text)[1]) == _exact(after):
+                return text
+        text = kubeyaml.dump(after, *edit.style(self.text))
+        return text.replace("\n", "\r\n") if "\r\n" in self.text else text
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Manifest:
     """One object of a file."""
 
     where: str
     """The file, and the document where there are several."""
     document: Json
+    _node: Node
+    _piece: Piece
+
+    @property
+    def name(self) -> str:
+        """Its name or generateName; empty if it has none."""
+        metadata = self.document.get("metadata") or {}
+        name = metadata.get("name") or metadata.get("generateName")
+        return name if isinstance(name, str) else ""
 
     @property
     def title(self) -> str:
         """Kind and name, as kubectl writes them: `Deployment/sentiment`."""
-        metadata = self.document["metadata"]
-        return f"{self.document['kind']}/{metadata.get('name') or metadata.get('generateName')}"
+        return "/".join(filter(None, (self.document["kind"], self.name)))
+
+    def line(self, path: str) -> int:
+        """Return the line of a field path, or of what comes nearest to it on the way there."""
+        node, found = self._node, self._node
+        for key in (bracketed or plain for bracketed, plain in _KEYS.findall(path)):
+            if isinstance(node, MappingNode):
+                pairs = [pair for pair in node.value if kubeyaml.key_of(pair[0]) == key]
+            else:
+                items = node.value if isinstance(node, SequenceNode) and key.isdecimal() else []
+                pairs = [(item, item) for item in items[int(key) :][:1]] if items else []
+            if not pairs:
+                break
+            found, node = pairs[0]
+        return int(self._piece.line + found.start_mark.line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,78 +100,119 @@ class File:
     path: Path
     caption: str
     """What its first comment says, if that is short."""
+    pieces: tuple[Piece, ...]
     manifests: tuple[Manifest, ...]
+    others: tuple[str, ...]
+    """Where there are documents that are no Kubernetes objects."""
+
+    def named(self) -> Self:
+        """Return it; raises ManifestError if a document is no object with a name."""
+        nameless = (each.where for each in self.manifests if not each.name)
+        for where in (*self.others, *nameless):
+            needed = "it needs apiVersion, kind and metadata.name, all of them text"
+            raise ManifestError(f"{where}: is no Kubernetes object: {needed}")
+        return self
+
+    def rewritten(self, new: Mapping[Manifest, Json]) -> str:
+        """Return the file's text with other objects; documents without one stay as they are."""
+        changed = {id(manifest.document): document for manifest, document in new.items()}
+        return "".join(piece.rewritten(changed) for piece in self.pieces)
 
 
-def read(path: Path) -> File:
-    """Read a file. Raises ManifestError."""
+def read(path: Path, holding: str = "") -> File:
+    """Read a file, or the standard input for `-`. Raises ManifestError.
+
+    Documents in whose text a regular expression finds nothing are not looked into.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
+        data = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
+        text = data.decode()
     except (OSError, UnicodeDecodeError) as fault:
         reason = fault.strerror if isinstance(fault, OSError) else "not UTF-8 text"
         raise ManifestError(f"{path}: {reason}") from fault
-    found = [document for document in _documents(path, text) if document is not None]
-    manifests: list[Manifest] = []
-    for number, document in enumerate(found, 1):
-        manifests += _items(f"{path}, document {number}" if len(found) > 1 else str(path), document)
-    return File(path, _caption(text), tuple(manifests))
+    pieces = tuple(_pieces(path, text, re.compile(holding)))
+    documents = [piece for piece in pieces if _CONTENT.search(piece.text)]
+    found: list[Manifest | str] = []
+    for number, piece in enumerate(documents, 1):
+        where = f"{path}, document {number}" if len(documents) > 1 else str(path)
+        if piece.root and piece.json is not None:
+            found += _objects(where, piece, piece.root, piece.json)
+    manifests = tuple(each for each in found if isinstance(each, Manifest))
+    others = tuple(each for each in found if isinstance(each, str))
+    return File(path, _caption(text), pieces, manifests, others)
 
 
-def dump(document: Json) -> str:
-    """Return an object as YAML, keys in the order that they have."""
-    yaml = YAML()
-    yaml.version, yaml.width = _VERSION, 2**16
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    stream = io.StringIO()
-    yaml.dump(_styled(document), stream)
-    return stream.getvalue().partition("---\n")[2]
+def _pieces(path: Path, text: str, holding: re.Pattern[str]) -> Iterator[Piece]:
+    line = 1
+    for part in _json_parts(text) or _SEPARATOR.split(text):
+        yield _parsed(path, part, line) if holding.search(part) else Piece(part, line)
+        line += part.count("\n")
 
 
-def _styled(value: Any, key: str = "") -> Any:
-    """Put the small objects of a list, such as variables, on a line each; but not containers."""
-    if isinstance(value, dict):
-        block = CommentedMap((name, _styled(item, name)) for name, item in value.items())
-        small = not any(isinstance(item, dict | list) for item in value.values())
-        if key == _ITEM and small:
-            block.fa.set_flow_style()
-        return block
-    if isinstance(value, list):
-        return [_styled(item, "" if key in SECTIONS else _ITEM) for item in value]
-    return value
+def _json_parts(text: str) -> list[str]:
+    """Return the objects of a JSON file, each with the space before it; nothing of other files."""
+    decoder, parts, end = json.JSONDecoder(), list[str](), 0
+    with suppress(ValueError):
+        while match := _OBJECT.match(text, end):
+            start, end = end, decoder.raw_decode(text, match.end() - 1)[1]
+            parts.append(text[start:end])
+    return [] if text[end:].strip() else [*parts, text[end:]]
 
 
-def _documents(path: Path, text: str) -> list[Any]:
-    yaml = YAML(typ="safe", pure=True)
-    yaml.version = _VERSION
+def _parsed(path: Path, text: str, line: int) -> Piece:
+    # In JSON there may be surrogate pairs, which YAML does not know.
+    joined = _PAIR.sub(lambda pair: str(json.loads(f'"{pair[0]}"')), text)
     try:
-        # Through JSON, as on the way to an API server: no dates, no aliases, keys are texts.
-        return [
-            json.loads(json.dumps(document, default=str, allow_nan=False))
-            for document in yaml.load_all(text)
-        ]
+        return Piece(text, line, *kubeyaml.load(joined if _is_json(text) else text))
     except MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
-        line = f", line {mark.line + 1}" if mark else ""
-        raise ManifestError(f"{path}{line}: {fault.problem or fault.context}") from fault
+        where = f", line {mark.line + line}" if mark else ""
+        problem = (fault.problem or fault.context).partition(" with value")[0]
+        raise ManifestError(f"{path}{where}: {problem}") from fault
     except (YAMLError, ValueError, TypeError, RecursionError) as fault:
         raise ManifestError(f"{path}: {' '.join(str(fault).split())}") from fault
 
 
-def _items(where: str, document: Any) -> Iterator[Manifest]:
-    """Yield the objects of a document: itself, or those of a list."""
+def _is_json(text: str) -> bool:
+    with suppress(ValueError):
+        return bool(_OBJECT.match(text) and json.loads(text))
+    return False
+
+
+def _objects(where: str, piece: Piece, node: Node, document: Any) -> Iterator[Manifest | str]:
+    """Yield the objects of a document: itself, or those of a list; the place of what is none."""
     match document:
-        case {"apiVersion": str(), "kind": str(kind), "items": list(held)} if kind.endswith("List"):
-            for number, item in enumerate(held, 1):
-                yield from _items(f"{where}, item {number}", item)
-        case {
-            "apiVersion": str(),
-            "kind": str(),
-            "metadata": {"name": str()} | {"generateName": str()},
-        }:
-            yield Manifest(where, document)
+        case {"apiVersion": str(version), "kind": str(kind), "items": list(items)} if kind.endswith(
+            "List"
+        ):
+            [nodes] = [value for key, value in node.value if key.value == "items"]
+            for number, (below, item) in enumerate(zip(nodes.value, items, strict=True), 1):
+                if kind != "List" and isinstance(item, dict):
+                    item.setdefault("apiVersion", version)
+                    item.setdefault("kind", kind.removesuffix("List"))
+                yield from _objects(f"{where}, item {number}", piece, below, item)
+        case {"apiVersion": str(), "kind": str()} if isinstance(
+            document.get("metadata") or {}, dict
+        ):
+            yield Manifest(where, document, node, piece)
         case _:
-            needed = "it needs apiVersion, kind and metadata.name, all of them text"
-            raise ManifestError(f"{where}: is no Kubernetes object: {needed}")
+            yield where
+
+
+def _replaced(value: Any, new: Mapping[int, Json]) -> Any:
+    """Return a document with other objects in it; the very same one if there are none."""
+    if id(value) in new:
+        return new[id(value)]
+    if not isinstance(value, dict) or not isinstance(value.get("items"), list):
+        return value
+    items = [_replaced(item, new) for item in value["items"]]
+    same = all(item is old for item, old in zip(items, value["items"], strict=True))
+    return value if same else {**value, "items": items}
+
+
+def _exact(value: Any) -> str:
+    """Return what is equal for equal values, where `1` is not `true`."""
+    return json.dumps(value, sort_keys=True)
 
 
 def _caption(text: str) -> str:

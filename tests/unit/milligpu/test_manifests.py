@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from milligpu import manifests
+from milligpu import kubeyaml, manifests
 from milligpu.manifests import ManifestError
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
@@ -68,7 +68,7 @@ def test_what_is_no_manifest_is_named_with_its_place(
     tmp_path: Path, text: str | bytes, message: str
 ) -> None:
     with pytest.raises(ManifestError) as fault:
-        read(tmp_path, text)
+        read(tmp_path, text).named()
     assert str(fault.value).startswith(f"{tmp_path}/my.yaml{message}")
 
 
@@ -101,7 +101,7 @@ def test_a_short_first_comment_is_the_caption(tmp_path: Path, comment: str, capt
 def test_variables_take_a_line_each_and_containers_do_not() -> None:
     container = {"name": "m", "image": "i", "env": [{"name": "A", "value": "off"}]}
     document = {"spec": {"containers": [{"name": "x", "image": "z"}, container]}}
-    assert manifests.dump(document).splitlines() == [
+    assert kubeyaml.dump(document).splitlines() == [
         "spec:",
         "  containers:",
         "    - name: x",
@@ -131,4 +131,4 @@ json_values = st.recursive(
 def test_what_is_dumped_reads_back_as_it_was(document: dict[str, Any]) -> None:
     yaml = YAML(typ="safe", pure=True)
     yaml.version = (1, 1)
-    assert yaml.load(manifests.dump(document)) == document
+    assert yaml.load(kubeyaml.dump(document)) == document
