@@ -1,20 +1,23 @@
 """What there is to say of an object: by the webhook, and of asks that it does not read."""
 
+import dataclasses
 from collections.abc import Iterator
 from typing import TypeAlias
 
 from vgpu import names
-from webhook import asks
+from webhook import asks, templates
 from webhook.config import Config
 from webhook.findings import Code, Denied, Finding, path
 from webhook.mutate import desired
 from webhook.pod import Json
 from webhook.review import Review
+from webhook.templates import Pattern, TemplatePath
 
 Holder: TypeAlias = tuple[str, ...]
 """The last two keys on the way to an entry."""
 
-_RESOURCES = {("resources", "limits"), ("resources", "requests")}
+_LIMITS = ("resources", "limits")
+_RESOURCES = {_LIMITS, ("resources", "requests")}
 _ANNOTATIONS, _LABELS = ("metadata", "annotations"), ("metadata", "labels")
 _HARD = ("spec", "hard")
 _QUOTAS = {_HARD} | {
@@ -29,16 +32,52 @@ def creation(document: Json) -> Review:
     return Review(group, document["kind"], document, None)
 
 
+def supposing(review: Review, config: Config) -> Config:
+    """Return settings under which a custom resource is looked into, wherever it has pods in it."""
+    if templates.patterns(review, config.template_paths):
+        return config
+    version, resource = (
+        review.object["apiVersion"].rpartition("/")[2],
+        templates.guessed(review.kind),
+    )
+    found = [
+        TemplatePath(review.group, version, resource, way)
+        for way in dict.fromkeys(_templates(review.object))
+    ]
+    return dataclasses.replace(config, template_paths=tuple(found))
+
+
+def _templates(value: object, way: Pattern = ()) -> Iterator[Pattern]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _templates(item, (*way, templates.EVERY_ITEM))
+    elif isinstance(value, dict):
+        spec = value.get("spec")
+        if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
+            yield way
+        for key, held in value.items():
+            yield from _templates(held, (*way, key))
+
+
 def findings(review: Review, config: Config) -> list[Finding]:
-    """Return all that there is to say of an object."""
+    """Return all that there is to say of an object, and of the pods in a custom resource."""
+    said, left = _judged(review, config)
+    translated = all(each.code is not Code.UNTRANSLATED for each in said)
+    if not translated:
+        said, _ = _judged(review, supposing(review, config))
+        # Whether its annotations get to its pods, its own controller decides.
+        unsure = (Code.UNTRANSLATED, Code.MISPLACED_ANNOTATION)
+        said = [each for each in said if each.code not in unsure]
+    return [*said, *_unread(review.object, left, translated=translated)]
+
+
+def _judged(review: Review, config: Config) -> tuple[list[Finding], Json]:
+    """Return what the webhook says, and the object after it; none if it is denied."""
     try:
         made = desired(review, config)
-    except Denied as denial:  # nothing is translated, so nobody can say what would be left
-        said, left = [*denial.findings, *denial.warnings], {}
-    else:
-        said, left = made.warnings, made.object
-    known = [each for each in said if each.code is not Code.UNTRANSLATED]
-    return [*known, *_unread(review.object, left, translated=known == said)]
+    except Denied as denial:
+        return [*denial.findings, *denial.warnings], {}
+    return made.warnings, made.object
 
 
 def _unread(document: Json, left: Json, *, translated: bool) -> Iterator[Finding]:
@@ -53,10 +92,11 @@ def _unread(document: Json, left: Json, *, translated: bool) -> Iterator[Finding
     for entry in _entries(document):
         holder, at, key, value = entry
         is_read = translated and holder == _ANNOTATIONS and key == names.ANNOTATION_ASK
+        is_twin = (_LIMITS, f"{at.removesuffix('requests')}limits", key, value) in remain
         if holder == _ANNOTATIONS and key == names.ANNOTATION_SHARE and not is_stored:
             text = f"the webhook writes {key} and never reads it; leave it out"
             yield Finding(Code.RECORD, "", f"{at}[{key}]", text)
-        elif entry in remain and not is_read and _is_ask(holder, key, value):
+        elif entry in remain and not (is_read or is_twin) and _is_ask(holder, key, value):
             code, why = _fault(holder, document["kind"] if is_custom else "")
             yield Finding(code, "", f"{at}[{key}]", f"{key}: {asks.shown(value)} {why}")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import TypeAlias
 
-from milligpu.remarks import creation, findings
+from milligpu.remarks import creation, findings, supposing
 from milligpu.running import cards, state
 from milligpu.workloads import role
 from vgpu import names, quantity, slots
@@ -40,7 +40,8 @@ def explained(document: Json, config: Config, locate: Locate) -> Iterator[tuple[
         yield REFUSED, [step for each, step in said if each.code.level != "note"]
         return
     made = desired(review, config).object
-    for place in templates.places(document, templates.patterns(review, config.template_paths)):
+    patterns = templates.patterns(review, supposing(review, config).template_paths)
+    for place in templates.places(document, patterns):
         written, kept, old = (templates.get(each, place) for each in (document, made, review.old))
         at, pod = templates.spelled(place), desired(Review("", "Pod", written, old), config).object
         decisions = translate(written, at, old, config, annotated=True).decisions

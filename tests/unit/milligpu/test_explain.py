@@ -155,9 +155,12 @@ def test_what_asks_for_nothing_has_nothing_to_tell() -> None:
 
 def test_what_no_container_is_said_of_is_told_besides() -> None:
     custom = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {"a": [SHARING]}}
-    [(word, text)] = told(custom)["besides"]
+    sections = told(custom)
+    [(word, text)] = sections["besides"]
     assert word == "note"
     assert text.endswith(" @spec.a[0].spec.containers[0].resources.limits[gpu]")
+    stored = dict(sections["container main"])["stored"]
+    assert stored.startswith("as it is written; its pods get milligpu.io/vgpu: 34")
 
 
 def test_every_template_of_a_known_custom_resource_is_told() -> None:

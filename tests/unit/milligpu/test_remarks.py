@@ -122,6 +122,38 @@ def test_an_ask_in_a_custom_resource_is_noted() -> None:
     assert found(CUSTOM) == []
 
 
+def test_a_request_beside_its_limit_is_not_noted_twice() -> None:
+    resources = ("spec", "worker", "resources")
+    both = changed(CUSTOM, *resources, to={"limits": {"gpu": 1}, "requests": {"gpu": 1}})
+    assert found(both) == [("custom-resource", "spec.worker.resources.limits[gpu]")]
+    only = changed(CUSTOM, *resources, to={"requests": {"gpu": 1}})
+    assert found(only) == [("custom-resource", "spec.worker.resources.requests[gpu]")]
+
+
+def test_the_pods_in_a_custom_resource_are_looked_into() -> None:
+    wrong = pod(container(limits={"gpu": "1500m"}), container("other", requests={"gpu": "300m"}))
+    picks = pod(container(limits={"gpu": "300m"}, env=[{"name": "CUDA_VISIBLE_DEVICES"}]))
+    groups = [{"template": wrong}, {"template": picks}, {"template": pod(container())}]
+    said = [
+        each for each in found({**CUSTOM, "spec": {"groups": groups}}) if each[0] != "cpu-limit"
+    ]
+    at = "spec.groups[{}].template.spec.containers[{}]"
+    assert said == [
+        ("ask", f"{at.format(0, 0)}.resources.limits[gpu]"),
+        ("requests", f"{at.format(0, 1)}.resources.requests[gpu]"),
+        ("reserved-variable", f"{at.format(1, 0)}.env"),
+        ("custom-resource", f"{at.format(0, 0)}.resources.limits[gpu]"),
+        ("custom-resource", f"{at.format(0, 1)}.resources.requests[gpu]"),
+        ("custom-resource", f"{at.format(1, 0)}.resources.limits[gpu]"),
+    ]
+
+
+def test_an_annotation_on_a_custom_resource_may_get_to_its_pods() -> None:
+    noted = changed(REPLICAS, "metadata", "annotations", "milligpu.io/gpu", to="300m")
+    assert ("custom-resource", "metadata.annotations[milligpu.io/gpu]") in found(noted)
+    assert {code for code, _ in found(noted)} == {"custom-resource"}
+
+
 def test_a_custom_resource_that_the_settings_know_is_looked_into() -> None:
     known = {"group": "kubeflow.org", "version": "v1", "resource": "pytorchjobs"}
     paths = json.dumps([{**known, "path": "spec.pytorchReplicaSpecs.*.template"}])
