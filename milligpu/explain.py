@@ -1,0 +1,67 @@
+"""`milligpu explain`: what an ask becomes, of a file's objects or of a pod in the cluster."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from milligpu import manifests
+from milligpu.show import Screen
+from milligpu.steps import REFUSED, Locate, explained
+from vgpu.settings import read
+from webhook.config import Config
+from webhook.findings import Denied
+from webhook.pod import Json
+
+_COLUMN = 14
+
+
+class UnreadableError(Exception):
+    """A pod cannot be read; the message says why."""
+
+
+def main(file: Path | None, pod: str, flags: Sequence[str]) -> int:
+    """Print what becomes of a file's objects, or of a pod that kubectl finds with these flags.
+
+    Returns 0, or 1 where something is refused. Raises SettingsError, ManifestError and
+    UnreadableError.
+    """
+    config, screen, refused = read(Config, os.environ), Screen.of(sys.stdout, os.environ), False
+    for title, document, locate in _of_file(file) if file else _of_cluster(pod, flags):
+        print(screen.paint(screen.plain(title), "bold"))
+        try:
+            told = [each for each in explained(document, config, locate) if each[1]]
+        except Denied as denial:
+            told = [(REFUSED, [("error", str(denial))])]
+        for heading, steps in told or [("it asks for no GPU", [])]:
+            refused |= heading == REFUSED
+            print(f"  {screen.plain(heading)}")
+            for word, text in steps:
+                print(*screen.field(word, [screen.plain(text)], column=_COLUMN), sep="\n")
+    return int(refused)
+
+
+def _of_file(file: Path) -> Iterator[tuple[str, Json, Locate]]:
+    for each in manifests.read(file).manifests:
+        locate = partial(_located, file, each)
+        yield f"{each.title}{locate('')}", each.document, locate
+
+
+def _located(file: Path, manifest: manifests.Manifest, field: str) -> str:
+    return f", {file}:{manifest.line(field)}"
+
+
+def _of_cluster(pod: str, flags: Sequence[str]) -> Iterator[tuple[str, Json, Locate]]:
+    command = ["kubectl", *flags, "get", "pod", pod, "--output=json"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    except FileNotFoundError as fault:
+        raise UnreadableError("kubectl, through which pods are read, is not on the PATH") from fault
+    if done.returncode:
+        raise UnreadableError(f"kubectl: {done.stderr.strip()}")
+    document = json.loads(done.stdout)
+    metadata = document["metadata"]
+    yield f"Pod/{metadata['name']} in {metadata['namespace']}", document, lambda _field: ""
