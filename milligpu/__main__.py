@@ -1,23 +1,92 @@
-"""The command line: `milligpu demo`; later mutate, lint, explain.
-
-What a command needs is imported when it runs: the others start without it.
-"""
+"""The command line. What a command needs is imported when it runs: the others start without it."""
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from vgpu.names import ENV_OURS
+
+UNUSABLE, INTERRUPTED = 2, 130
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments, argparse.Namespace(parser=parser))
+    try:
+        status: int = options.run(options)
+        sys.stdout.flush()
+    except KeyboardInterrupt:  # before the command could see to it
+        return INTERRUPTED
+    except BrokenPipeError:  # such as `milligpu demo | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except _unusable() as fault:
+        print(f"milligpu {options.command}: {fault}", file=sys.stderr)
+        return UNUSABLE
+    return status
+
+
+def _unusable() -> tuple[type[Exception], ...]:
+    from milligpu.explain import UnreadableError
+    from milligpu.manifests import ManifestError
+    from vgpu.settings import SettingsError
+
+    return ManifestError, SettingsError, UnreadableError, RecursionError
+
+
+def _parser() -> argparse.ArgumentParser:
+    is_plugin = Path(sys.argv[0]).name.startswith("kubectl-")
     parser = argparse.ArgumentParser(
-        prog="milligpu", description="Share a GPU between containers: `gpu: 300m` in a manifest."
+        prog="kubectl milligpu" if is_plugin else "milligpu",
+        description="Share a GPU between containers: `gpu: 300m` in a manifest.",
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for add in (_mutate, _demo, _completion):
+        add(commands)
+    return parser
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib.metadata import version
+
+        print(version("milligpu"))
+        parser.exit()
+
+
+def _mutate(commands: Commands) -> None:
+    command = commands.add_parser(
+        "mutate",
+        help="print manifests as the webhook would make them",
+        description="Prints the documents of manifests, in which only what the webhook would"
+        " change is different. Messages go to the standard error. If an object would be denied or"
+        f" a file cannot be read, nothing is printed. {ENV_OURS}* variables are settings, as the"
+        " webhook has them.",
+    )
+    command.add_argument("files", nargs="+", type=Path, metavar="FILE", help="- is standard input")
+    command.add_argument(
+        "--as",
+        dest="form",
+        choices=("object", "pod"),
+        default="object",
+        help="pod: print only the pods that would be made of their templates",
+    )
+
+    def run(options: argparse.Namespace) -> int:
+        from milligpu import mutate
+
+        return mutate.main(options.files, options.form)
+
+    command.set_defaults(run=run)
+
+
+def _demo(commands: Commands) -> None:
     command = commands.add_parser(
         "demo",
         help="see what becomes of manifests: no cluster, no GPU, no root",
@@ -28,16 +97,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument(
         "files", nargs="*", type=Path, metavar="FILE", help="default: the examples"
     )
-    options = parser.parse_args(arguments)
-    try:
+
+    def run(options: argparse.Namespace) -> int:
         from milligpu import demo
 
         return demo.main(options.files)
-    except KeyboardInterrupt:  # before the command could see to it
-        return 130
-    except BrokenPipeError:  # such as `milligpu demo | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+
+    command.set_defaults(run=run)
+
+
+def _completion(commands: Commands) -> None:
+    command = commands.add_parser(
+        "completion",
+        help="print what a shell needs to complete this command",
+        description='For bash, for example: eval "$(milligpu completion bash)"',
+    )
+    command.add_argument("shell", choices=("bash", "zsh", "fish"))
+
+    def run(options: argparse.Namespace) -> int:
+        import shtab
+
+        for each in commands.choices.values():
+            for argument in each._actions:  # noqa: SLF001
+                if argument.type is Path:
+                    argument.complete = shtab.FILE  # type: ignore[attr-defined]
+        print(shtab.complete(options.parser, shell=options.shell))
+        return 0
+
+    command.set_defaults(run=run)
 
 
 if __name__ == "__main__":
