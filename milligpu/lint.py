@@ -50,10 +50,13 @@ def main(files: Sequence[Path], form: str) -> int:
 
 
 def _remarks(path: Path, config: Config) -> list[Remark]:
+    file = manifests.read(path)
+    for where in file.others:
+        print(f"milligpu lint: {where}: is no Kubernetes object", file=sys.stderr)
     found = [
         Remark(path, manifest.line(finding.path), finding)
-        for manifest in manifests.read(path).manifests
-        for finding in findings(creation(manifest.document), config)
+        for manifest in file.manifests
+        for finding in findings(creation(manifest.document), config, deep=True)
     ]
     return sorted(found, key=lambda each: each.line)
 
@@ -67,7 +70,7 @@ def _print(remarks: Sequence[Remark]) -> None:
         print(screen.plain(f"{each.file}:{each.line}: {level}: {text}"))
     counts = Counter(each.finding.code.level for each in remarks)
     said = [f"{number} {level}{'s' * (number > 1)}" for level, number in counts.items()]
-    print(", ".join(said) or "nothing found", file=sys.stderr)
+    print(", ".join(said) or "no findings", file=sys.stderr)
 
 
 def _fields(each: Remark) -> dict[str, str | int]:

@@ -59,15 +59,15 @@ def _templates(value: object, way: Pattern = ()) -> Iterator[Pattern]:
             yield from _templates(held, (*way, key))
 
 
-def findings(review: Review, config: Config) -> list[Finding]:
-    """Return all that there is to say of an object, and of the pods in a custom resource."""
+def findings(review: Review, config: Config, *, deep: bool = False) -> list[Finding]:
+    """Return all that there is to say of an object; if `deep`, of the pods in a custom one, too."""
     said, left = _judged(review, config)
     translated = all(each.code is not Code.UNTRANSLATED for each in said)
-    if not translated:
+    if deep and not translated:
         said, _ = _judged(review, supposing(review, config))
-        # Whether its annotations get to its pods, its own controller decides.
-        unsure = (Code.UNTRANSLATED, Code.MISPLACED_ANNOTATION)
-        said = [each for each in said if each.code not in unsure]
+    # Whether a custom resource's annotations get to its pods, its own controller decides.
+    unsure = () if translated else (Code.UNTRANSLATED, Code.MISPLACED_ANNOTATION)
+    said = [each for each in said if each.code not in unsure]
     return [*said, *_unread(review.object, left, translated=translated)]
 
 

@@ -34,7 +34,7 @@ def explained(document: Json, config: Config, locate: Locate) -> Iterator[tuple[
     review = creation(document)
     if document["kind"] == "Pod" and "uid" in (document.get("metadata") or {}):
         review = dataclasses.replace(review, old=document)
-    found = findings(review, config)
+    found = findings(review, config, deep=True)
     said = [(each, (each.code.level, each.text + locate(each.path))) for each in found]
     if any(each.code.level == "error" for each in found):
         yield REFUSED, [step for each, step in said if each.code.level != "note"]

@@ -17,7 +17,7 @@ REPLICAS = {**CUSTOM, "spec": {"pytorchReplicaSpecs": {"Master": {"template": SH
 
 def found(document: Json, **settings: str) -> list[tuple[str, str]]:
     """Code and field path of each finding."""
-    said = findings(creation(document), read(Config, settings))
+    said = findings(creation(document), read(Config, settings), deep=True)
     return [(each.code.label, each.path) for each in said]
 
 
@@ -146,6 +146,12 @@ def test_the_pods_in_a_custom_resource_are_looked_into() -> None:
         ("custom-resource", f"{at.format(0, 1)}.resources.requests[gpu]"),
         ("custom-resource", f"{at.format(1, 0)}.resources.limits[gpu]"),
     ]
+
+
+def test_only_who_wants_to_is_told_of_the_pods_in_a_custom_resource() -> None:
+    wrong = changed(CUSTOM, "spec", "template", to=pod(container(limits={"gpu": "1500m"})))
+    [only] = findings(creation(wrong), Config())
+    assert only.code is Code.CUSTOM_RESOURCE
 
 
 def test_an_annotation_on_a_custom_resource_may_get_to_its_pods() -> None:
