@@ -6,6 +6,7 @@ from typing import Final
 import prometheus_client as prometheus
 
 from webhook.admission import Answer
+from webhook.findings import Code
 from webhook.templates import PATHS
 
 prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # they double every series, and nobody asks when a counter began
@@ -33,6 +34,14 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        findings = prometheus.Counter(
+            "milligpu_webhook_findings",
+            "What was said to people about their objects; an error is why one was denied.",
+            ("code", "level"),
+            registry=registry,
+        )
+        # All of them, so that what has not happened yet is 0, and an alert sees the first.
+        self._findings = {code: findings.labels(code.label, code.level) for code in Code}
         self._errors = prometheus.Counter(
             "milligpu_webhook_errors",
             "Requests that got no review back, by HTTP status; 500 is a bug of ours.",
@@ -49,6 +58,8 @@ class Metrics:
             "true" if answer.dry_run else "false",
         ).inc()
         self._seconds.observe(seconds)
+        for finding in answer.findings:
+            self._findings[finding.code].inc()
 
     def refused(self, status: int) -> None:
         """Count a request that was answered with an HTTP error."""

@@ -13,6 +13,7 @@ from tests.webhook_server import JSON, SECRET, UID, broken, pod, review
 from webhook.admission import Answer, BadReview
 from webhook.app import MAX_BODY, create_app
 from webhook.config import Config
+from webhook.findings import Code
 from webhook.metrics import Metrics
 
 
@@ -278,6 +279,27 @@ def test_reviews_are_counted_by_a_closed_set_of_labels(
     all_labels = {"operation": "CREATE", "kind": "Pod", "dry_run": "false", **labels}
     assert series(metrics, "milligpu_webhook_reviews_total", **all_labels) == 1
     assert series(metrics, "milligpu_webhook_review_seconds_count") == 1
+
+
+@pytest.mark.parametrize(
+    ("asks", "counted"),
+    [
+        ({"gpu": "300m", "cpu": "1"}, {}),
+        ({"gpu": "333m", "cpu": "1"}, {"rounded": "note"}),
+        ({"gpu": "-1"}, {"ask": "error"}),
+        ({"gpu": "300m", "milligpu.io/gpu": "100m"}, {"conflict": "error"}),
+    ],
+)
+def test_what_is_said_is_counted_by_its_code(
+    client: FlaskClient, metrics: Metrics, asks: dict[str, str], counted: dict[str, str]
+) -> None:
+    send(client, json.dumps(review(pod({"limits": asks}))))
+    (family,) = [each for each in metrics.registry.collect() if each.name.endswith("_findings")]
+    series = [each for each in family.samples if each.name.endswith("_total")]
+    seen = {each.labels["code"]: each.labels["level"] for each in series if each.value == 1}
+    assert seen == counted
+    assert {each.labels["code"] for each in series} == {code.label for code in Code}
+    assert sum(each.value for each in series) == len(counted)
 
 
 def test_refusals_are_counted_by_status(client: FlaskClient, metrics: Metrics) -> None:
