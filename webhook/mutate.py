@@ -11,7 +11,7 @@ from webhook.config import Config
 from webhook.findings import Code, Denied, Finding
 from webhook.notes import unknown
 from webhook.pod import Json, annotations, controller
-from webhook.removal import released, removed
+from webhook.removal import Claimed, Claims, released, removed
 from webhook.review import Review
 from webhook.settle import restored, settled
 from webhook.templates import Path, Pattern
@@ -106,12 +106,12 @@ def _templates(review: Review, found: list[Pattern], config: Config) -> Desired:
     if review.old is not None and warnings:
         known = _misplaced(review.old, found, places)
         warnings = [warning for warning in warnings if warning not in known]
-    kept = repeat(set[str]())
+    kept = repeat((Claims(), Claims()))
     let_go = removed(review, places) if review.old and not owner else kept
-    for place, gone in zip(places, let_go, strict=False):
+    for place, claimed in zip(places, let_go, strict=False):
         template, stored = (templates.get(each, place) for each in (document, review.old))
         stored = stored if isinstance(stored, dict) else None
-        made = _template(template, stored, templates.spelled(place), gone, bool(owner), config)
+        made = _template(template, stored, templates.spelled(place), claimed, bool(owner), config)
         if made.object is not template:
             document = templates.replaced(document, place, made.object)
         warnings, faults = warnings + made.warnings, faults + made.faults
@@ -119,15 +119,18 @@ def _templates(review: Review, found: list[Pattern], config: Config) -> Desired:
 
 
 def _template(
-    sent: Json, stored: Json | None, at: str, gone: set[str], owned: bool, config: Config
+    sent: Json, stored: Json | None, at: str, claimed: Claimed, owned: bool, config: Config
 ) -> Desired:
     """Translate only the resources of a template; its pods get the rest when they are made."""
     try:
+        gone, declared = claimed
         template = released(sent, stored, at, gone) if stored and not owned else sent
         # A stored template never changes by itself: a Job's may not, a Deployment's would roll out.
         if template == stored:
             return Desired(sent, [], [])
-        translation = translate(template, at, stored, config, annotated=False)
+        # An ask replaces what an earlier one made, not what the manifest declares beside it.
+        made_by_us = released(stored, stored, at, declared) if stored else None
+        translation = translate(template, at, made_by_us, config, annotated=False)
         if owned and not any(decision.reading.ask_keys for decision in translation.decisions):
             return Desired(sent, [], [])
         pod = rewritten(template, translation, annotated=True)
@@ -138,7 +141,7 @@ def _template(
         made = Desired(sent, [], list(denial.findings))
     if stored is None or not (made.faults or made.warnings):
         return made
-    return _news(made, _template(stored, None, at, gone, False, config))
+    return _news(made, _template(stored, None, at, claimed, False, config))
 
 
 def _is_deployment(owner: Json) -> bool:

@@ -8,6 +8,7 @@ of apply keep it: kubectl's last-applied annotation, and the `Apply` entries of 
 
 import json
 from collections.abc import Collection, Iterable, Iterator
+from itertools import product
 from typing import Any
 
 from vgpu import names
@@ -19,13 +20,14 @@ _ASKS = (*names.ASK_KEYS, names.NVIDIA_GPU)
 _GRANTS = set(names.GRANT_KEYS)
 Claims = set[tuple[str, str]]
 """What a manifest declares: containers' names, each with a resource in its limits or requests."""
+Claimed = tuple[Claims, Claims]
 
 
-def released(template: Json, stored: Json, at: str, gone: set[str]) -> Json:
+def released(template: Json, stored: Json, at: str, gone: Claims) -> Json:
     """Return the template without stored grants that nobody wants any more.
 
-    Those are the grants of the containers in `gone`, and what is left in requests when a person
-    has changed or removed the limit beside it.
+    Those are the grants in `gone`, and what is left in requests when a person has changed or
+    removed the limit beside it.
     """
     before = {item.name: item for item in containers(stored, at)}
     return with_bodies(
@@ -34,7 +36,7 @@ def released(template: Json, stored: Json, at: str, gone: set[str]) -> Json:
     )
 
 
-def _released(item: Container, before: Container | None, gone: set[str]) -> Json:
+def _released(item: Container, before: Container | None, gone: Claims) -> Json:
     if before is None:
         return item.body
     limits, _ = sides = item.sides()
@@ -43,7 +45,8 @@ def _released(item: Container, before: Container | None, gone: set[str]) -> Json
         stale = {
             key
             for key in _GRANTS & values.keys() & had.keys()
-            if values[key] == had[key] and (item.name in gone or limits.get(key) != values[key])
+            if values[key] == had[key]
+            and ((item.name, key) in gone or limits.get(key) != values[key])
         }
         if stale:
             changed[side] = {key: value for key, value in values.items() if key not in stale}
@@ -52,8 +55,8 @@ def _released(item: Container, before: Container | None, gone: set[str]) -> Json
     return {**item.body, "resources": {**item.mapping("resources"), **changed}}
 
 
-def removed(review: Review, paths: Iterable[Path]) -> Iterator[set[str]]:
-    """Yield, for each template, the containers whose stored grant goes with this update.
+def removed(review: Review, paths: Iterable[Path]) -> Iterator[Claimed]:
+    """Yield, for each template, the stored grants that go with this update, and the declared ones.
 
     A count that a manifest declares never goes.
     """
@@ -68,7 +71,8 @@ def removed(review: Review, paths: Iterable[Path]) -> Iterator[set[str]]:
         # Another GPU resource that is new, as Helm brings it.
         came = _resources(get(new, path)) - _resources(get(old, path))
         gone |= _named(came, {key for _, key in came if names.is_gpu_resource(key)} - _GRANTS)
-        yield gone - _named(applied | (after or set()), _GRANTS)
+        declared = {claim for claim in applied | (after or set()) if claim[1] in _GRANTS}
+        yield set(product(gone, _GRANTS)) - declared, declared
 
 
 def _named(claims: Claims, keys: Collection[str]) -> set[str]:

@@ -7,6 +7,7 @@ import pytest
 
 from vgpu import names
 from webhook.config import Config
+from webhook.findings import Denied
 from webhook.mutate import desired
 from webhook.review import Review
 
@@ -106,3 +107,38 @@ def test_whole_cards_that_are_stored_stay_where_they_are_switched_off() -> None:
     new = deployment({**stored, "limits": {**stored["limits"], names.ASK: "1"}}, {})
     made = desired(Review("apps", "Deployment", new, deployment(stored, {})), Config())
     assert made.object == deployment(stored, {})
+
+
+RECORDS = {
+    "client-side": applied,
+    "server-side": lambda limits: managed(owning("kubectl", *limits)),
+}
+
+
+@pytest.mark.parametrize("declare", RECORDS.values(), ids=RECORDS)
+@pytest.mark.parametrize(
+    ("asked", "declared"), [(ASK, {names.WHOLE: "2"}), ({names.ASK: "2"}, {names.COUNT: "30"})]
+)
+def test_a_manifest_may_declare_what_its_ask_did_not_make(
+    declare: Any, asked: dict[str, str], declared: dict[str, str]
+) -> None:
+    """The ask is gone and takes its grant along; the other one is the manifest's."""
+    made = {names.COUNT: "30"} if asked is ASK else {names.WHOLE: "2"}
+    old = deployment({"limits": made, "requests": made}, declare(asked))
+    new = deployment({"limits": {**made, **declared}, "requests": made}, declare(declared))
+    review = Review("apps", "Deployment", new, old, "kubectl")
+    spec = desired(review, Config(whole_cards=True)).object["spec"]["template"]["spec"]
+    assert spec["containers"][0]["resources"]["limits"] == declared
+
+
+@pytest.mark.parametrize("declare", RECORDS.values(), ids=RECORDS)
+def test_an_ask_does_not_replace_a_count_that_its_manifest_declares(declare: Any) -> None:
+    """At creation the two are denied, too; a second time they would be, as well."""
+    both = {names.ASK: "500m", names.COUNT: "30"}
+    old = deployment(STORED, declare({names.COUNT: "30"}))
+    new = deployment({**STORED, "limits": both}, declare(both))
+    with pytest.raises(Denied, match=r"500m beside milligpu.io/vgpu: 30"):
+        desired(Review("apps", "Deployment", new, old, "kubectl"), Config())
+    same = deployment({**STORED, "limits": {**both, names.ASK: "300m"}}, declare(both))
+    made = desired(Review("apps", "Deployment", same, old, "kubectl"), Config())
+    assert made.object["spec"] == old["spec"]
