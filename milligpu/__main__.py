@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add in (_mutate, _demo, _completion):
+    for add in (_mutate, _lint, _explain, _demo, _completion):
         add(commands)
     return parser
 
@@ -82,6 +82,51 @@ def _mutate(commands: Commands) -> None:
         from milligpu import mutate
 
         return mutate.main(options.files, options.form)
+
+    command.set_defaults(run=run)
+
+
+def _lint(commands: Commands) -> None:
+    command = commands.add_parser(
+        "lint",
+        help="find what is wrong in manifests",
+        description="Prints what the webhook would say of manifests, with file and line, and asks"
+        f" that nobody reads. {ENV_OURS}* variables are settings, as the webhook has them. Exit"
+        " status: 0, 1 with findings (notes are none), 2 where a file cannot be read.",
+    )
+    command.add_argument("files", nargs="+", type=Path, metavar="FILE", help="- is standard input")
+    command.add_argument("--format", choices=("text", "json", "sarif"), default="text")
+
+    def run(options: argparse.Namespace) -> int:
+        from milligpu import lint
+
+        return lint.main(options.files, options.format)
+
+    command.set_defaults(run=run)
+
+
+def _explain(commands: Commands) -> None:
+    command = commands.add_parser(
+        "explain",
+        help="tell what an ask becomes and why",
+        usage="%(prog)s (-f FILE | pod NAME [-n NAMESPACE] [--context CONTEXT])",
+        description="Tells step by step what becomes of the asks in a file, by the settings in"
+        f" {ENV_OURS}* variables, or what a pod in the cluster has, as kubectl reads it.",
+    )
+    command.add_argument("words", nargs="*", metavar="pod NAME", help="a pod in the cluster")
+    command.add_argument("-f", "--filename", type=Path, metavar="FILE", help="- is standard input")
+    command.add_argument("-n", "--namespace")
+    command.add_argument("--context")
+
+    def run(options: argparse.Namespace) -> int:
+        from milligpu import explain
+
+        kind, _, pod = "/".join(options.words).partition("/")
+        asked = {key: vars(options)[key] for key in ("namespace", "context") if vars(options)[key]}
+        if bool(options.filename) == bool(pod) or kind not in ("", "pod") or "/" in pod:
+            command.error("write -f FILE or pod NAME")
+        flags = [f"--{key}={value}" for key, value in asked.items()]
+        return explain.main(options.filename, pod, flags)
 
     command.set_defaults(run=run)
 

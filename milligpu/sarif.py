@@ -1,5 +1,6 @@
 """Findings as a SARIF 2.1.0 log (OASIS), which code hosts and editors show beside the lines."""
 
+import os
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
@@ -40,5 +41,5 @@ def _result(each: Remark) -> Json:
 
 def uri(file: Path) -> str:
     """Return a file's URI: relative to the working folder, if it lies below it."""
-    path, here = file.absolute(), Path.cwd()  # a link stays one
+    path, here = Path(os.path.abspath(file)), Path.cwd()  # noqa: PTH100 - a link stays one
     return quote(str(path.relative_to(here))) if path.is_relative_to(here) else path.as_uri()
