@@ -9,6 +9,7 @@ HERE = Path(__file__).parent
 KUBERNETES = os.environ.get("K8S", "1.36.3")
 """Version of Kubernetes; there is a folder with a go.mod for each that can be had."""
 CONTAINERD = "2.2.1"
+HELM, HELM3, KUSTOMIZE = "4.3.2", "3.22.0", "5.8.2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Recipe:
 
 
 COMMON = ("-trimpath", "-buildvcs=false", "-mod=readonly")
+SMALL = (*COMMON, "-ldflags", "-s -w")
 
 
 def _kubernetes(package: str, minutes: float) -> Recipe:
@@ -64,7 +66,10 @@ RECIPES = {
     "containerd": _containerd("containerd", 1.5),
     "containerd-shim-runc-v2": _containerd("containerd-shim-runc-v2", 0.2),
     "ctr": _containerd("ctr", 0.2),
-    "pause": Recipe("pause-1", ".", (*COMMON, "-ldflags", "-s -w"), 0.1),
+    "helm": Recipe(f"helm-{HELM}", "helm.sh/helm/v4/cmd/helm", SMALL, 1.7),
+    "helm3": Recipe(f"helm-{HELM3}", "helm.sh/helm/v3/cmd/helm", SMALL, 1.1),
+    "kustomize": Recipe(f"kustomize-{KUSTOMIZE}", "sigs.k8s.io/kustomize/kustomize/v5", SMALL, 0.3),
+    "pause": Recipe("pause-1", ".", SMALL, 0.1),
 }
 ENVTEST = ("etcd", "kube-apiserver", "kubectl")
 """What a folder named by KUBEBUILDER_ASSETS holds."""
