@@ -1,0 +1,40 @@
+"""Pages with commands are true: what they tell to type gives what they show."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.contract.pages import Typed, typed
+from tests.documents import ROOT
+
+PAGES = ["docs/how-to/check-manifests.md"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_page_tells_to_type_gives_what_it_shows(name: str, tmp_path: Path) -> None:
+    done = list(typed(ROOT / name, tmp_path))
+    assert done, "the page has no session"
+    for each in done:
+        assert each.got == each.shown, f"$ {each.command}"
+
+
+def page(folder: Path, text: str) -> list[Typed]:
+    path = folder / "page.md"
+    path.write_text(text)
+    return list(typed(path, folder))
+
+
+def test_a_page_is_typed_from_top_to_bottom(tmp_path: Path) -> None:
+    text = "```yaml\n# a.yaml\nx: 1\n```\n\n```console\n$ cat a.yaml; false\n# a.yaml\nx: 1\n"
+    text += "$ echo $?\n1\n$ echo 'to the' \\\n>&2 error\nto the error\n$ true\n```\n"
+    text += "```yaml\n# a.yaml\nx: 2\n```\n```console\n$ cat a.yaml\nwrong\n```\n```sh\n$ no\n```\n"
+    done = page(tmp_path, text)
+    assert [each.command for each in done][:2] == ["cat a.yaml; false", "echo $?"]
+    assert [each.got == each.shown for each in done] == [True, True, True, True, False]
+    assert done[-1].got == "# a.yaml\nx: 2\n"
+
+
+def test_a_command_that_is_not_there_is_no_truth(tmp_path: Path) -> None:
+    [only] = page(tmp_path, "```console\n$ no-such-command\n```\n")
+    assert only.shown == ""
+    assert "not found" in only.got
