@@ -68,8 +68,9 @@ def _print(remarks: Sequence[Remark]) -> None:
         level = screen.paint(code.level, _STYLES[code.level])
         text = " ".join(f"{each.finding} [{code.label}]".split())
         print(screen.plain(f"{each.file}:{each.line}: {level}: {text}"))
+    sys.stdout.flush()  # the sum comes last, also where both go to one file
     counts = Counter(each.finding.code.level for each in remarks)
-    said = [f"{number} {level}{'s' * (number > 1)}" for level, number in counts.items()]
+    said = [f"{counts[each]} {each}{'s' * (counts[each] > 1)}" for each in _STYLES if counts[each]]
     print(", ".join(said) or "no findings", file=sys.stderr)
 
 

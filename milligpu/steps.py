@@ -104,7 +104,7 @@ def _shared(item: Container, share: Fraction, config: Config | None) -> Iterator
         why = _bounded(share, str(cpu), config) if config else ""
         yield "cpu", f"limit {cpu}, request {requests.get(names.CPU, cpu)}{why}"
     given = f"{names.ENV_SLOTS}={share * slots.PER_CARD}, {names.ENV_SHARE}={part}"
-    memory = f"{names.ENV_MEMORY_MIB} and {names.ENV_MEMORY_FRACTION} (its part of that card's)"
+    memory = f"{names.ENV_MEMORY_MIB} and {names.ENV_MEMORY_FRACTION} (its part of the memory)"
     card = f"{names.ENV_VISIBLE_DEVICES} and {names.ENV_GPU_UUID} (a card of the node)"
     yield "plugin", f"sets {card}, {given}, {memory}"
 

@@ -88,7 +88,7 @@ def test_findings_have_file_and_line_and_the_status_says_that_there_are_some(
         f" whole numbers; allowed: {allowed}, or, where they are served, whole cards such as 1 or 2"
         " [ask]",
     ]
-    assert err == "1 warning, 1 note, 1 error\n"
+    assert err == "1 error, 1 warning, 1 note\n"
 
 
 def test_notes_are_shown_and_are_no_findings(folder: Folder) -> None:

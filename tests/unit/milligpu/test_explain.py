@@ -57,7 +57,7 @@ def test_a_share_is_told_from_the_ask_to_the_card(kind: str) -> None:
             "plugin",
             "sets NVIDIA_VISIBLE_DEVICES and MILLIGPU_GPU_UUID (a card of the node),"
             " MILLIGPU_SLOTS=34, MILLIGPU_SHARE=0.34, MILLIGPU_MEMORY_MIB and"
-            " MILLIGPU_MEMORY_FRACTION (its part of that card's)",
+            " MILLIGPU_MEMORY_FRACTION (its part of the memory)",
         ),
         ("note", f"333m is rounded up to 34 slots (0.34 of a card) @{at}[gpu]"),
         (
