@@ -12,6 +12,7 @@ _ALLOWED = (
     "allowed: a share above 0 and below 1 such as 300m or 0.3, "
     "or, where they are served, whole cards such as 1 or 2"
 )
+_MOST_CARDS = 2**63 - 1  # the API server caps what is above
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ class Ask:
             text = f"{self.text} is below 0; {_ALLOWED}"
         elif value.denominator != 1:
             text = f"{self.text}: above one card only whole numbers; {_ALLOWED}"
+        elif value > _MOST_CARDS:
+            text = f"{self.text} is more than a quantity can hold; {_ALLOWED}"
         elif not whole_cards:
             other = f"ask for a share below 1, or for {names.NVIDIA_GPU}"
             code, text = Code.WHOLE_CARDS, f"{self.text}: whole cards are not served here; {other}"

@@ -16,11 +16,13 @@ from tests import strategies
 from tests.unit.webhook.objects import (
     OUR_FLAG,
     TOLERATION,
+    container,
     containers,
     copied,
     created,
     held,
     holding,
+    pod,
     reapplied,
     review,
     sent,
@@ -120,6 +122,21 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield from _leaves(inner)
     else:
         yield value
+
+
+@pytest.mark.parametrize("ask", ["9223372036854775807", "9E", "7Ei", "9e18"])
+def test_the_largest_ask_can_be_read_again(ask: str) -> None:
+    obj, config = sent(pod(container(limits={"gpu": ask}))), Config(whole_cards=True)
+    once = wanted(obj, config)
+    assert once is not None
+    assert wanted(once, config) is once
+
+
+@pytest.mark.parametrize("ask", ["9223372036854775808", "10E", "8Ei", "1e99"])
+@pytest.mark.parametrize("whole_cards", [True, False])
+def test_no_ask_is_larger_than_a_quantity(ask: str, whole_cards: bool) -> None:
+    obj = sent(pod(container(limits={"gpu": ask})))
+    assert wanted(obj, Config(whole_cards=whole_cards)) is None
 
 
 OURS = {"gpu", "milligpu.io/gpu", "milligpu.io/vgpu", "milligpu.io/pgpu"}
