@@ -74,9 +74,7 @@ def _answer(body: bytes, config: Config, metrics: Metrics, decide: Decide) -> An
         return _failed(metrics, document, fault)
     seconds = time.perf_counter() - start
     response = Response(text, content_type=_JSON)
-    # The API server need not wait for these.
-    response.call_on_close(partial(metrics.reviewed, result, seconds))
-    response.call_on_close(partial(_log, result, seconds))
+    response.call_on_close(partial(_tell, metrics, result, seconds))
     return response
 
 
@@ -150,7 +148,9 @@ def _uid(document: Any) -> str:
         return ""
 
 
-def _log(result: Answer, seconds: float) -> None:
+def _tell(metrics: Metrics, result: Answer, seconds: float) -> None:
+    """Count and log an answer, for which the API server need not wait."""
+    metrics.reviewed(result, seconds)
     log.info(
         "review",
         uid=result.uid[:_LONGEST],

@@ -9,24 +9,20 @@ from typing import Any
 import structlog
 
 
-def _head(_logger: Any, level: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Begin a line with when, how bad and what, in this order."""
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return {"timestamp": now, "level": level, "event": line.pop("event"), **line}
-
-
 # Made once: json.dumps with arguments makes a new encoder for each line.
 _encode = json.JSONEncoder(separators=(",", ":"), default=str, check_circular=False).encode
 
 
-def _render(_logger: Any, _level: str, line: MutableMapping[str, Any]) -> str:
-    return _encode(line)
+def _line(_logger: Any, level: str, fields: MutableMapping[str, Any]) -> str:
+    """Return the line, which begins with when, how bad and what, in this order."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return _encode({"timestamp": now, "level": level, "event": fields.pop("event"), **fields})
 
 
 def configure(level: str) -> None:
     """Set up structlog for this process. `level` is `debug`, `info`, `warning` or `error`."""
     structlog.configure(
-        processors=[_head, _render],
+        processors=[_line],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(sys.stdout),
         cache_logger_on_first_use=True,
@@ -37,8 +33,8 @@ def for_gunicorn(level: str) -> dict[str, Any]:
     """Return a `logconfig_dict` that writes gunicorn's own lines like ours."""
     formatter = {
         "()": structlog.stdlib.ProcessorFormatter,
-        "foreign_pre_chain": [_head, structlog.processors.format_exc_info],
-        "processor": _render,
+        "foreign_pre_chain": [structlog.processors.format_exc_info],
+        "processor": _line,
     }
     stdout = {"class": "logging.StreamHandler", "formatter": "json", "stream": "ext://sys.stdout"}
     gunicorn = {"level": level.upper(), "handlers": ["stdout"], "propagate": False}
