@@ -36,7 +36,7 @@ def main(file: Path | None, pod: str, flags: Sequence[str]) -> int:
             told = [each for each in explained(document, config, locate) if each[1]]
         except Denied as denial:
             told = [(REFUSED, [("error", str(denial))])]
-        for heading, steps in told or [("it asks for no GPU", [])]:
+        for heading, steps in told or [("it asks for no share", [])]:
             refused |= heading == REFUSED
             print(f"  {screen.plain(heading)}")
             for word, text in steps:

@@ -35,10 +35,11 @@ def explained(document: Json, config: Config, locate: Locate) -> Iterator[tuple[
     if document["kind"] == "Pod" and "uid" in (document.get("metadata") or {}):
         review = dataclasses.replace(review, old=document)
     found = findings(review, config, deep=True)
-    said = [(each, (each.code.level, each.text + locate(each.path))) for each in found]
     if any(each.code.level == "error" for each in found):
-        yield REFUSED, [step for each, step in said if each.code.level != "note"]
+        told = [each for each in found if each.code.level != "note"]
+        yield REFUSED, [(each.code.level, f"{each}{locate(each.path)}") for each in told]
         return
+    said = [(each, (each.code.level, each.text + locate(each.path))) for each in found]
     made = desired(review, config).object
     patterns = templates.patterns(review, supposing(review, config).template_paths)
     for place in templates.places(document, patterns):

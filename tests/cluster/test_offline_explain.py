@@ -144,7 +144,7 @@ def test_a_pod_without_a_share_is_said_to_have_none(
     apiserver: ControlPlane, namespace: str, explain: Explain
 ) -> None:
     apiserver.api.create(shapes.pod("plain", limited("main", cpu="1")), namespace)
-    told = f"Pod/plain in {namespace}\n  it asks for no GPU\n"
+    told = f"Pod/plain in {namespace}\n  it asks for no share\n"
     assert explain("pod", "plain") == (0, told, "")
 
 

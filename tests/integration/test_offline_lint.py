@@ -265,7 +265,7 @@ def test_a_files_objects_are_explained_with_their_lines(folder: Folder) -> None:
 def test_a_file_without_an_ask_is_said_to_have_none(folder: Folder) -> None:
     plain = CLEAN.replace("gpu: 300m", "memory: 1Gi").replace("gpu: 100m", "memory: 1Gi")
     status, out, _ = folder.run("explain", "-f", "-", stdin=plain)
-    assert (status, out) == (0, "Pod/model, -:1\n  it asks for no GPU\n")
+    assert (status, out) == (0, "Pod/model, -:1\n  it asks for no share\n")
 
 
 def test_a_file_that_cannot_be_used_is_not_explained(folder: Folder) -> None:

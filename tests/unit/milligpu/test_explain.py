@@ -1,9 +1,11 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from milligpu.running import cards, state
 from milligpu.steps import REFUSED, Step, explained
+from tests import strategies
 from tests.unit.webhook.objects import (
     ASKS,
     KINDS,
@@ -12,7 +14,11 @@ from tests.unit.webhook.objects import (
     TEMPLATES,
     at_place,
     container,
+    containers,
+    create,
     created,
+    gpus,
+    held,
     holding,
     pod,
     prefix,
@@ -145,7 +151,9 @@ def test_what_is_refused_is_told_with_its_reasons_only() -> None:
     assert sections.keys() == {REFUSED}
     words = [word for word, _ in sections[REFUSED]]
     assert words == ["error"]
-    assert sections[REFUSED][0][1].endswith(" @spec.containers[0].resources.limits[gpu]")
+    at = "spec.containers[0].resources.limits[gpu]"
+    assert sections[REFUSED][0][1].startswith(f"{at}: 1500m: above one card")
+    assert sections[REFUSED][0][1].endswith(f" @{at}")
 
 
 def test_what_asks_for_nothing_has_nothing_to_tell() -> None:
@@ -287,3 +295,35 @@ def test_a_status_of_wrong_types_is_denied(status: Any) -> None:
     item = Container("containers", "spec.containers[0]", "main", {})
     with pytest.raises(Denied, match=r"status.*must be"):
         [*state(made), *cards(made, item)]
+
+
+# Whatever is written.
+
+
+def pod_of(document: Json) -> Json:
+    """The pod that is made of an object."""
+    return {"metadata": {}, **held(document), "apiVersion": "v1", "kind": "Pod"}
+
+
+@given(strategies.objects)
+def test_what_is_refused_is_what_the_webhook_denies(document: Json) -> None:
+    assert (REFUSED in told(document)) is not create(document).allowed
+
+
+@given(strategies.objects)
+def test_of_a_custom_resource_it_is_what_its_pods_are_denied_for(document: Json) -> None:
+    custom = {**document, "apiVersion": "example.com/v1", "kind": "Trainer"}
+    assert (REFUSED in told(custom)) is not create(pod_of(document)).allowed
+
+
+@given(strategies.good_objects)
+def test_every_grant_is_told_once(document: Json) -> None:
+    made = created(pod_of(document))
+    granted = {body["name"]: body for body in containers(made) if gpus(body)}
+    steps = {heading: dict(steps) for heading, steps in told(document).items()}
+    stored = {heading.split()[-1]: found for heading, found in steps.items() if "stored" in found}
+    assert stored.keys() == granted.keys()
+    assert any("not held" in found for found in steps.values()) is bool(granted)
+    for name, body in granted.items():
+        limit = body["resources"]["limits"].get("cpu")
+        assert stored[name].get("cpu", "none").startswith(f"limit {limit}, " if limit else "none")
