@@ -2,11 +2,10 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import assert_never
 
 from tests.matrix.table import (
     ASK_KEYS,
-    NVIDIA,
     Denied,
     Gone,
     Outcome,
@@ -14,10 +13,12 @@ from tests.matrix.table import (
     Share,
     Untouched,
     Whole,
+    is_ask,
 )
 from tests.unit.webhook.objects import (
     COUNT,
     WHOLE,
+    container,
     containers,
     env,
     held,
@@ -46,13 +47,15 @@ class Case:
     place: str
     whole: bool
     """Whether whole cards are served."""
+    instead: Outcome | None = None
+    """Another outcome than the row's."""
 
     def __str__(self) -> str:
         return f"{self.kind}, {self.place}, whole cards {'on' if self.whole else 'off'}"
 
     @property
     def expected(self) -> Outcome:
-        return self.row.expected(whole=self.whole)
+        return self.instead or self.row.expected(whole=self.whole)
 
     @property
     def manifest(self) -> Json:
@@ -63,18 +66,22 @@ class Case:
         return obj
 
     @property
-    def plain(self) -> Json:
-        """The same object before anything of the row was written: images alone."""
+    def plain_pod(self) -> Json:
+        """The pod before anything of the row was written: its containers."""
         pod = Row("", Untouched()).pod(self.place)
-        pod["spec"]["containers"] += [
-            {"name": body["name"]} for body in self.row.fields.get("beside", ())
-        ]
-        return holding(self.kind, pod)
+        beside = self.row.fields.get("beside", ())
+        pod["spec"]["containers"] += [container(body["name"]) for body in beside]
+        return pod
+
+    @property
+    def plain(self) -> Json:
+        """The object around it."""
+        return holding(self.kind, self.plain_pod)
 
     @property
     def it(self) -> str:
         """The container that the ask is for: an annotation without a name is for no init one."""
-        nameless = self.row.note and "=" not in self.row.note
+        nameless = self.row.note is not None and "=" not in str(self.row.note)
         return "app" if nameless and self.place != "container" else "it"
 
     def words(self, text: str) -> str:
@@ -109,6 +116,8 @@ def check_denied(case: Case, message: str) -> None:
 def check_made(case: Case, obj: Json) -> None:
     """Check an object that was let through."""
     before = sent(case.manifest)
+    names = [[body["name"] for body in containers(each)] for each in (obj, before)]
+    assert names[0] == names[1]
     for body in containers(obj):
         _check_resources(case, body, named(before, body["name"]))
         _check_env(case, body, named(before, body["name"]))
@@ -132,11 +141,6 @@ def _check_resources(case: Case, body: Json, before: Json) -> None:
             {key: value for key, value in side.items() if key not in ASK_KEYS} for side in written
         ]
         assert [_texts(side) for side in found] == [_texts(side) for side in kept]
-
-
-def is_ask(key: str, value: Any) -> bool:
-    """Whether a key of the table's resources is an ask."""
-    return key in ASK_KEYS or (key == NVIDIA and not str(value).isdecimal() and value != "1000m")
 
 
 def _gpus(body: Json, side: str) -> Json:

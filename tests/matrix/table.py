@@ -118,9 +118,18 @@ class Row:
         return found
 
     @property
-    def note(self) -> str:
-        """The ask in the annotation, empty if there is none."""
-        return str((self.fields.get("annotations") or {}).get(ANNOTATION, ""))
+    def note(self) -> str | None:
+        """The ask in the annotation, None if there is none."""
+        found: str | None = (self.fields.get("annotations") or {}).get(ANNOTATION)
+        return found
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is an ask, wherever; a count that is declared is none."""
+        sides = [self.fields.get(side) or {} for side in ("limits", "requests")]
+        return self.note is not None or any(
+            is_ask(key, side[key]) for side in sides for key in side
+        )
 
     def pod(self, place: str) -> Json:
         """Return the pod: it, at its place, and what stands beside it."""
@@ -130,8 +139,14 @@ class Row:
         pod = at_place(place, body)
         if "annotations" in fields:
             pod["metadata"]["annotations"] = fields["annotations"]
-        pod["spec"]["containers"] += fields.get("beside", ())
+        beside = fields.get("beside", ())
+        pod["spec"]["containers"] += [{**container(), **body} for body in beside]
         return pod
+
+
+def is_ask(key: str, value: Any) -> bool:
+    """Whether a key of this table's resources is an ask."""
+    return key in ASK_KEYS or (key == NVIDIA and not str(value).isdecimal() and value != "1000m")
 
 
 @cache
@@ -146,9 +161,10 @@ SLOTS = "is not allowed; allowed: a whole number from 1 to 100, the slots of one
 KEEP_ONE = "a container gets one GPU resource, keep one"
 ONCE = "write it in limits, once"
 LONG = "9" * 40
+ELSEWHERE = "valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.name}}"
 
 NO_QUANTITY = Refused("quantities must match the regular expression")
-NO_TEXT = Refused("of type string")
+NO_TEXT = Refused("expected string")
 NO_INTEGER = Refused("must be an integer")
 NO_LIMIT = Refused("Limit must be set for non overcommitable resources")
 UNEQUAL = Refused("must be equal to")
@@ -279,7 +295,7 @@ ROWS = [
     Row(
         "limits: {gpu: null}",
         Denied("{it}.resources.limits[gpu]: 'None': ", "not a ", ALLOWED),
-        api=Gone(),
+        api=Gone(),  # it is sent as 0
     ),
     Row(
         f"limits: {{gpu: '{LONG}'}}",
@@ -288,6 +304,11 @@ ROWS = [
     Row(
         "limits: {gpu: '1e-300000'}",
         Denied("{it}.resources.limits[gpu]: '1e-300000': ", "an exponent beyond 99", ALLOWED),
+        api=Share(1, says="is rounded up to 1 slot (0.01 of a card)"),  # it is sent as 1n or 1m
+    ),
+    Row(
+        "limits: {gpu: '1e300000'}",
+        Denied("{it}.resources.limits[gpu]: '1e300000': ", "an exponent beyond 99", ALLOWED),
     ),
     Row(
         "annotations: {milligpu.io/gpu: lots}",
@@ -414,7 +435,7 @@ ROWS = [
     ),
     Row(
         "limits: {milligpu.io/vgpu: 30, milligpu.io/pgpu: 1}",
-        Denied("{it}.resources.limits: ", "beside milligpu.io/pgpu: 1; ", KEEP_ONE),
+        Denied("{it}.resources.limits: milligpu.io/", " beside milligpu.io/", KEEP_ONE),
         api_templates=Unsent(),
     ),
     # Requests.
@@ -469,22 +490,17 @@ ROWS = [
             "CUDA_VISIBLE_DEVICES": "{name: CUDA_VISIBLE_DEVICES, value: '0'}",
             "CUDA_MPS_PIPE_DIRECTORY": "{name: CUDA_MPS_PIPE_DIRECTORY, value: /x}",
             "NVIDIA_GPU_MEMORY_LIMIT": "{name: NVIDIA_GPU_MEMORY_LIMIT, value: 1g}",
-            "MILLIGPU_SHARE": "{name: MILLIGPU_SHARE,"
-            " valueFrom: {fieldRef: {fieldPath: metadata.name}}}",
+            "MILLIGPU_SHARE": f"{{name: MILLIGPU_SHARE, {ELSEWHERE}}}",
         }.items()
     ),
     Row(
         "annotations: {milligpu.io/gpu: it=300m},"
-        " env: [{name: NVIDIA_VISIBLE_DEVICES, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]",
+        f" env: [{{name: NVIDIA_VISIBLE_DEVICES, {ELSEWHERE}}}]",
         Share(30, removes="NVIDIA_VISIBLE_DEVICES"),
     ),
     Row(
         "limits: {gpu: 300m}, envFrom: [{configMapRef: {name: settings}}]",
         Share(30, says="envFrom cannot be seen into"),
     ),
-    Row(
-        "env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]",
-        Untouched(),
-        api=Unsent(),
-    ),
+    Row("env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]", Untouched(), api=Unsent()),
 ]
