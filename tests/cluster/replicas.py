@@ -43,18 +43,23 @@ class Replicas:
 
     def start(self) -> Webhook:
         """Start a replica; once ready it gets connections."""
-        port = processes.free_port()
+        return self.admit(self.launch())
+
+    def launch(self) -> Webhook:
+        """Start a replica without waiting for it."""
+        port, log = processes.free_port(), self.folder / f"replica-{len(self.programs)}.log"
         address = {"host": "127.0.0.1", "port": port, "tls_dir": self.folder / "tls"}
-        log = self.folder / f"replica-{len(self.programs)}.log"
+        settings = address | self.settings
         program = self.stack.enter_context(
-            processes.running(
-                *_GUNICORN, self.application, output=log, settings=address | self.settings
-            )
+            processes.running(*_GUNICORN, self.application, output=log, settings=settings)
         )
         self.programs.append(program)
-        replica = Webhook(program, port, self.ca)
-        program.wait_until(replica.ready)
-        self.balancer.endpoints += (port,)
+        return Webhook(program, port, self.ca)
+
+    def admit(self, replica: Webhook) -> Webhook:
+        """Let a replica get connections once it is ready."""
+        replica.program.wait_until(replica.ready)
+        self.balancer.endpoints += (replica.port,)
         return replica
 
     def end(self, replica: Webhook) -> int:
@@ -116,7 +121,7 @@ def replicated(
     with balancing() as balancer, ExitStack() as stack:
         ca = authority.certificate
         replicas = Replicas(folder, application, ca, balancer, stack, settings)
-        one, other = replicas.start(), replicas.start()
+        one, other = map(replicas.admit, (replicas.launch(), replicas.launch()))
         url = f"https://{processes.HOST}:{balancer.port}/mutate"
         try:
             with webhooks.installed(plane, url, replicas.ca):

@@ -142,7 +142,7 @@ def test_a_worker_that_dies_between_reviews_is_not_missed(
     _, *both = pair
     seen = Load()
     with closing(Client(apiserver.api, namespace)) as client:
-        for number in range(6):
+        for number in range(4):
             seen.admissions.append(client.create(load.sharing(f"before-{number}")))
             for each in both:
                 crash(each)
