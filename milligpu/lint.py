@@ -69,7 +69,7 @@ def _print(remarks: Sequence[Remark]) -> None:
         text = " ".join(f"{each.finding} [{code.label}]".split())
         print(screen.plain(f"{each.file}:{each.line}: {level}: {text}"))
     sys.stdout.flush()  # the sum comes last, also where both go to one file
-    counts = Counter(each.finding.code.level for each in remarks)
+    counts = Counter[str](each.finding.code.level for each in remarks)
     said = [f"{counts[each]} {each}{'s' * (counts[each] > 1)}" for each in _STYLES if counts[each]]
     print(", ".join(said) or "no findings", file=sys.stderr)
 

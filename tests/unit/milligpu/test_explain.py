@@ -218,7 +218,8 @@ def test_a_stored_pod_is_told_as_it_is() -> None:
 def test_cards_and_slots_are_told_in_runs() -> None:
     ids = [device("GPU-b", number) for number in (10, 2, 0, 1, 40)]
     ids += [device("GPU-a", 7, "Unhealthy"), device("GPU-c", "whole")]
-    stored = running(SHARING, containerStatuses=[allocated(*ids), allocated(name="other")])
+    other = allocated(device("GPU-d", 3), name="other")
+    stored = running(SHARING, containerStatuses=[allocated(*ids), other])
     found = [text for word, text in told(stored)["container main"] if word == "card"]
     assert found == [
         "GPU-a, Unhealthy: slots 7",
