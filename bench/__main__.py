@@ -45,6 +45,16 @@ def webhook(folder: Path) -> None:
             print(f"sending {connections * rounds * each} reviews to each ...", flush=True)
             measured = client.measure(servers, connections, rounds, each)
             show(f"A pod of two shares, 5.2 kB; connections: {connections}", measured)
+        print("\nResident memory after that, of gunicorn's arbiter and worker together:")
+        for name, server in servers.items():
+            print(f"  {name:32}{resident(server.program.process.pid):>7.1f} MiB")
+
+
+def resident(process: int) -> float:
+    """Return the RSS of a process and its children, in MiB; what they share counts twice."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    files = [Path(f"/proc/{each}/statm").read_text().split() for each in (process, *children)]
+    return sum(int(pages[1]) for pages in files) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 main()

@@ -3,7 +3,7 @@
 import statistics
 from dataclasses import dataclass
 
-HEADER = f"{'':34}{'median':>10}{'p99':>10}{'per second':>13}{'of the floor':>15}"
+HEADER = f"{'':34}{'median':>10}{'p99':>10}{'per second':>12}   of the floor's"
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,17 @@ class Measured:
     def p99(self) -> float:
         return statistics.quantiles(self.seconds, n=100)[-1]
 
+    @property
+    def rate(self) -> float:
+        return len(self.seconds) / self.wall
+
     def row(self, label: str, floor: "Measured") -> str:
-        """One line of the table: milliseconds, and the median as a multiple of the floor's."""
-        rate = len(self.seconds) / self.wall
-        multiple = f"{self.median / floor.median:.2f} x" if self is not floor else ""
-        times = f"{self.median * 1000:>7.3f} ms{self.p99 * 1000:>7.2f} ms"
-        return f"  {label:32}{times}{rate:>13.0f}{multiple:>15}"
+        """One line of the table: milliseconds, calls a second, and all of them by the floor's."""
+        times = f"{self.median * 1000:>7.3f} ms{self.p99 * 1000:>7.2f} ms{self.rate:>12.0f}"
+        if self is floor:
+            return f"  {label:32}{times}"
+        multiples = f"{self.median / floor.median:.2f} x {self.p99 / floor.p99:.2f} x"
+        return f"  {label:32}{times}   {multiples} {self.rate / floor.rate:.0%}"
 
 
 def show(title: str, rows: dict[str, Measured]) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import structlog
 
-
 # Made once: json.dumps with arguments makes a new encoder for each line.
 _encode = json.JSONEncoder(separators=(",", ":"), default=str, check_circular=False).encode
 
