@@ -15,7 +15,8 @@ from bench.measured import show
 from milligpu import processes
 
 SERVERS = {
-    "floor: a constant answer": "bench.floor:app",
+    "floor: a constant, by Flask": "bench.floor:app",
+    "a constant, without Flask": "bench.floor:bare",
     "webhook": "webhook.wsgi:app",
 }
 LOADS = ((1, 20, 100), (8, 10, 50))

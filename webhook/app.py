@@ -4,16 +4,18 @@ import json
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NoReturn
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import structlog
-from flask import Flask, Response, request
+from flask import Flask, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from werkzeug import exceptions
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
+from werkzeug.wsgi import ClosingIterator
 
 from webhook.admission import Answer, BadReview, answer
 from webhook.config import Config
@@ -43,24 +45,37 @@ def create_app(
 ) -> Flask:
     """Return the WSGI application. `ready` is asked by /readyz, `decide` answers a review."""
     app = Flask("webhook", static_folder=None)
-    app.config.update(MAX_CONTENT_LENGTH=MAX_BODY, PROVIDE_AUTOMATIC_OPTIONS=False)
-    mutate = partial(_mutate, config, metrics, decide)
-    app.add_url_rule("/mutate", "mutate", mutate, methods=["POST"])
+    app.config.update(PROVIDE_AUTOMATIC_OPTIONS=False)
+    app.add_url_rule("/mutate", "mutate", methods=["POST"])  # for what is refused there
     app.add_url_rule("/livez", "livez", lambda: "ok\n")
     app.add_url_rule("/readyz", "readyz", partial(_readyz, ready))
     app.add_url_rule("/metrics", "metrics", partial(_exposition, metrics))
     app.register_error_handler(HTTPException, partial(_refused, metrics))
+    others, mutate = app.wsgi_app, partial(_mutate, config, metrics, decide)
+
+    def serve(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        """Take reviews past Flask: its routing, contexts and objects are a fifth of their time."""
+        is_review = environ["PATH_INFO"] == "/mutate" and environ["REQUEST_METHOD"] == "POST"
+        return (mutate(environ) if is_review else others)(environ, start)
+
+    app.wsgi_app = serve  # type: ignore[assignment,method-assign]  # middleware, to Flask
     return app
 
 
-def _mutate(config: Config, metrics: Metrics, decide: Decide) -> AnyResponse:
-    body = _read()
-    with _one_big if len(body) > _BIG else _one_small:
-        return _answer(body, config, metrics, decide)
+def _mutate(
+    config: Config, metrics: Metrics, decide: Decide, environ: WSGIEnvironment
+) -> WSGIApplication:
+    try:
+        body, start = _read(environ), time.perf_counter()
+        with _one_big if len(body) > _BIG else _one_small:
+            return _answer(body, start, config, metrics, decide)
+    except HTTPException as fault:
+        return _refused(metrics, fault)
 
 
-def _answer(body: bytes, config: Config, metrics: Metrics, decide: Decide) -> AnyResponse:
-    start = time.perf_counter()
+def _answer(
+    body: bytes, start: float, config: Config, metrics: Metrics, decide: Decide
+) -> WSGIApplication:
     document: object = None
     try:
         document = _parse(body)
@@ -73,9 +88,18 @@ def _answer(body: bytes, config: Config, metrics: Metrics, decide: Decide) -> An
     except Exception as fault:  # noqa: BLE001 - a bug; failurePolicy decides what it means
         return _failed(metrics, document, fault)
     seconds = time.perf_counter() - start
-    response = Response(text, content_type=_JSON)
-    response.call_on_close(partial(_tell, metrics, result, seconds))
-    return response
+    return _json(text, partial(_tell, metrics, result, seconds))
+
+
+def _json(text: str, after: Callable[[], None]) -> WSGIApplication:
+    """Return a page with a JSON text; `after` is called when it has left."""
+
+    def page(_environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        body = text.encode()
+        start("200 OK", [("Content-Type", _JSON), ("Content-Length", str(len(body)))])
+        return ClosingIterator([body], after)
+
+    return page
 
 
 def _readyz(ready: Callable[[], bool]) -> str:
@@ -88,8 +112,7 @@ def _exposition(metrics: Metrics) -> Response:
     return Response(generate_latest(metrics.registry), content_type=CONTENT_TYPE_LATEST)
 
 
-def _read() -> bytes:
-    environ = request.environ
+def _read(environ: WSGIEnvironment) -> bytes:
     kind, _, _ = environ.get("CONTENT_TYPE", "").partition(";")
     if kind.strip().lower() != _JSON:
         raise exceptions.UnsupportedMediaType(f"the content type must be {_JSON}")
