@@ -94,12 +94,10 @@ def _addressed(said: Notes, readings: list[Reading]) -> tuple[dict[str, Ask], li
     candidates = {reading.container.name: reading for reading in apps}
     if unnamed is None or not candidates:
         return {name: ask for name, ask in said.asks.items() if name}, []
-    # A grant first: called again, it tells what was decided, whoever asks for the same by now.
-    held = [name for name, each in candidates.items() if unnamed.grant in each.grants]
-    holders = held or [
+    holders = [
         name
         for name, reading in candidates.items()
-        if unnamed.value in (ask.value for ask in reading.asks)
+        if unnamed.grant in reading.grants or unnamed.value in (ask.value for ask in reading.asks)
     ]
     if holders:
         return {holders[0]: unnamed}, []

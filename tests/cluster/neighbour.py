@@ -32,9 +32,10 @@ SIDECAR, SAMPLER, INIT = "proxy", "sampler", "proxy-init"
 SAMPLER_ASK = "100m"
 CPU = "1500m"
 LABELS = {"neighbour.example/injected": "true", names.PREFIX + "mutated": "true"}
+ARGS = ["--y=1"]
 RIVAL: Json = {
     "name": SIDECAR,
-    "args": ["--y=1"],
+    "args": ARGS,
     "resources": {"limits": {names.ASK: "300m"}},
 }
 """A sidecar whose ask is that of the pod's annotation."""
@@ -115,7 +116,8 @@ HABITS: dict[str, Callable[[Json], None]] = {
     "note": note_the_first,
     "sidecar": in_front("containers", {"name": SIDECAR}),
     "sampler": in_front(
-        "containers", {"name": SAMPLER, "resources": {"limits": {names.ASK: SAMPLER_ASK}}}
+        "containers",
+        {"name": SAMPLER, "args": ARGS, "resources": {"limits": {names.ASK: SAMPLER_ASK}}},
     ),
     "rival": in_front("containers", RIVAL),
     "init": in_front("initContainers", {"name": INIT}),

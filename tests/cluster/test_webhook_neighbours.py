@@ -280,14 +280,6 @@ def test_what_was_decided_at_the_first_call_stays_decided(
         assert env(by_name(made)[SIDECAR]) == HIDDEN
 
 
-def test_decided_is_also_whose_framework_it_is(beside: Places, noted: Json) -> None:
-    noted["metadata"]["annotations"][names.ANNOTATION_FRAMEWORK] = serving.FRAMEWORK
-    noted["spec"]["containers"][0]["args"] = ["--x=1"]
-    made = by_name(beside(AFTER, "rival").create(noted))
-    assert made["main"]["args"] == ["--x=1", serving.OURS]
-    assert made[SIDECAR]["args"] == neighbour.RIVAL["args"]
-
-
 def test_before_us_a_container_put_first_is_the_first_and_we_say_so(
     beside: Places, noted: Json
 ) -> None:
