@@ -36,15 +36,10 @@ def supposing(review: Review, config: Config) -> Config:
     """Return settings under which a custom resource is looked into, wherever it has pods in it."""
     if templates.patterns(review, config.template_paths):
         return config
-    version, resource = (
-        review.object["apiVersion"].rpartition("/")[2],
-        templates.guessed(review.kind),
-    )
-    found = [
-        TemplatePath(review.group, version, resource, way)
-        for way in dict.fromkeys(_templates(review.object))
-    ]
-    return dataclasses.replace(config, template_paths=tuple(found))
+    version, plural = review.object["apiVersion"].rpartition("/")[2], templates.guessed(review.kind)
+    ways = dict.fromkeys(_templates(review.object))
+    found = tuple(TemplatePath(review.group, version, plural, way) for way in ways)
+    return dataclasses.replace(config, template_paths=found)
 
 
 def _templates(value: object, way: Pattern = ()) -> Iterator[Pattern]:

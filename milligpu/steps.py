@@ -50,7 +50,8 @@ def explained(document: Json, config: Config, locate: Locate) -> Iterator[tuple[
         for decision, stored, item in each_of:
             steps = [*_asked(decision, locate), *_given(decision, stored, item, config)]
             steps += cards(pod, item) if decision.grant else ()
-            steps += [step for each, step in said if each.container == item.name]
+            here = (each for each in said if each[0].at.startswith(at and f"{at}."))
+            steps += [step for each, step in here if each.container == item.name]
             yield f"{role(item) or 'container'} {item.name}", steps
         if any(decision.grant for decision in decisions):
             steps = [*_scheduled(written, pod), *state(pod), ("not held", _ADVISORY)]

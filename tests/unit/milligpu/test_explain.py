@@ -183,6 +183,15 @@ def test_every_template_of_a_known_custom_resource_is_told() -> None:
     ]
 
 
+def test_templates_with_the_same_container_are_kept_apart() -> None:
+    custom = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {}}
+    named = {"master": pod(container(limits={"gpu": "333m"})), "master2": SHARING}
+    plain = list(explained({**custom, "spec": named}, Config(), lambda _: ""))
+    notes = [[text for word, text in steps if word == "note"] for _, steps in plain[::2]]
+    rounded = "333m is rounded up to 34 slots (0.34 of a card)"
+    assert [texts.count(rounded) for texts in notes[:2]] == [1, 1]
+
+
 # A pod that is in the cluster.
 
 
