@@ -163,7 +163,8 @@ def _check_env(case: Case, body: Json, before: Json) -> None:
     elif case.kind == "Pod" and case.grants() and not _gpus(before, "limits"):
         wanted[VISIBLE] = "void"
     assert env(body) == wanted
-    assert body.get("envFrom") == before.get("envFrom")
+    for field in ("envFrom", "restartPolicy"):
+        assert body.get(field) == before.get(field)
 
 
 def check_warnings(case: Case, warnings: list[str]) -> None:

@@ -164,6 +164,7 @@ LONG = "9" * 40
 ELSEWHERE = "valueFrom: {fieldRef: {apiVersion: v1, fieldPath: metadata.name}}"
 
 NO_QUANTITY = Refused("quantities must match the regular expression")
+NO_SCALAR = Refused("expected any scalar")
 NO_TEXT = Refused("expected string")
 NO_INTEGER = Refused("must be an integer")
 NO_LIMIT = Refused("Limit must be set for non overcommitable resources")
@@ -293,6 +294,11 @@ ROWS = [
         api=NO_QUANTITY,
     ),
     Row(
+        "limits: {gpu: [300m]}",
+        Denied("{it}.resources.limits[gpu]: ", "not a ", ALLOWED),
+        api=NO_SCALAR,
+    ),
+    Row(
         "limits: {gpu: null}",
         Denied("{it}.resources.limits[gpu]: 'None': ", "not a ", ALLOWED),
         api=Gone(),  # it is sent as 0
@@ -348,13 +354,19 @@ ROWS = [
         "annotations: {milligpu.io/gpu: 'it=500m,it=500m'}",
         Denied("{pod}.annotations[milligpu.io/gpu]: 'it=500m,it=500m': ", "'it' twice"),
     ),
+    Row(
+        "annotations: {milligpu.io/framework: caffe}, limits: {gpu: 300m}",
+        Denied("{pod}.annotations[milligpu.io/framework]: 'caffe' is unknown; there are tensorf"),
+    ),
+    Row(
+        "annotations: {milligpu.io/cpu-throttle: 'on'}, limits: {gpu: 300m}",
+        Denied("{pod}.annotations[milligpu.io/cpu-throttle]: 'on' is not allowed; allowed: off"),
+    ),
     # A count by hand.
     Row("limits: {milligpu.io/vgpu: 30}", Share(30), api_templates=Unsent()),
     Row("limits: {milligpu.io/vgpu: '100'}", Share(100), api_templates=Unsent()),
-    Row(
-        "limits: {milligpu.io/vgpu: 30}, annotations: {milligpu.io/gpu: it=300m}",
-        Share(30),
-    ),
+    Row("limits: {milligpu.io/vgpu: 30}, annotations: {milligpu.io/gpu: it=300m}", Share(30)),
+    Row("limits: {milligpu.io/vgpu: 0}", Untouched(), api_templates=Unsent()),
     Row(
         "limits: {milligpu.io/vgpu: 150}",
         Denied("{it}.resources.limits[milligpu.io/vgpu]: 150 ", SLOTS),
@@ -431,6 +443,11 @@ ROWS = [
     Row(
         "limits: {milligpu.io/vgpu: 30, nvidia.com/gpu: 1}",
         Denied("{it}.resources.limits: milligpu.io/vgpu: 30 beside nvidia.com/gpu: 1; ", KEEP_ONE),
+        api_templates=Unsent(),
+    ),
+    Row(
+        "limits: {milligpu.io/vgpu: 30, nvidia.com/mig-1g.5gb: 1}",
+        Denied("{it}.resources.limits: milligpu.io/vgpu: 30 beside nvidia.com/mig-1g", KEEP_ONE),
         api_templates=Unsent(),
     ),
     Row(
