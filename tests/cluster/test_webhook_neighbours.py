@@ -17,6 +17,7 @@ from milligpu.processes import Webhook
 from tests.cluster import neighbour, shapes
 from tests.cluster.api import Api, ApiError, Json, containers
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.eventually import eventually
 from tests.cluster.neighbour import AFTER, BEFORE, INIT, SAMPLER, SIDECAR
 from tests.cluster.shapes import KINDS, holding, limited
 from vgpu import names
@@ -66,6 +67,10 @@ class Place:
         lines = self.webhook.program.lines()
         mine = (line for line in lines if line.get("namespace") == self.namespace)
         return [(line["kind"], line["verdict"]) for line in mine]
+
+    def reviewed(self, wanted: list[tuple[str, str]]) -> None:
+        """Check that these were the reviews; their lines are written after the answers."""
+        eventually(lambda: self.reviews() == wanted, f"reviews: {wanted}", seconds=5)
 
 
 class Places:
@@ -159,7 +164,7 @@ def test_a_bare_pod_gets_the_same_in_both_orders(beside: Places, order: str) -> 
     place = beside(order, "usual")
     with_the_usual(place.create(sharing()))
     # Before us it is called once and we are; after us it changes what we made, so we come again.
-    assert place.reviews() == [("Pod", "changed")] * (1 if order == BEFORE else 2)
+    place.reviewed([("Pod", "changed")] * (1 if order == BEFORE else 2))
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -219,7 +224,7 @@ def test_our_second_call_changes_nothing_when_nothing_of_ours_was_changed(
         del pod["spec"]["containers"][0]["resources"]
         pod["metadata"]["annotations"] = {names.ANNOTATION_ASK: "main=300m"}
     made = place.create(pod)
-    assert place.reviews() == [("Pod", "changed"), ("Pod", "unchanged")]
+    place.reviewed([("Pod", "changed"), ("Pod", "unchanged")])
     alone = place.api.create(pod, "default", query="?dryRun=All")
     for name, container in by_name(made).items():
         assert container == by_name(alone)[name]
