@@ -66,7 +66,7 @@ def plain(name: str) -> Json:
 class Client:
     """One kept connection to the API server."""
 
-    def __init__(self, api: Api, namespace: str) -> None:
+    def __init__(self, api: Api, namespace: str, query: str = "") -> None:
         place = urlsplit(api.url)
         assert place.hostname
         self.link = http.client.HTTPSConnection(
@@ -74,7 +74,7 @@ class Client:
         )
         self.link.connect()
         self.headers = {"Authorization": f"Bearer {api.token}", "Content-Type": "application/json"}
-        self.path = collection(plain(""), namespace)
+        self.path = collection(plain(""), namespace) + query
 
     def create(self, pod: Json) -> Admission:
         """Create a pod."""
@@ -91,12 +91,14 @@ class Client:
 
 
 @contextmanager
-def steady(api: Api, namespace: str, clients: int = 8, tick: float = 0.2) -> Iterator[Load]:
+def steady(
+    api: Api, namespace: str, clients: int = 8, tick: float = 0.2, query: str = ""
+) -> Iterator[Load]:
     """Have clients create sharing pods, all of them at once in every tick, while the block runs."""
     load, stop, origin = Load(), threading.Event(), time.monotonic()
 
     def work(number: int) -> None:
-        with closing(Client(api, namespace)) as client:
+        with closing(Client(api, namespace, query)) as client:
             for turn in itertools.count():
                 load.admissions.append(client.create(sharing(f"steady-{number}-{turn}")))
                 if stop.wait(tick - (time.monotonic() - origin) % tick):
