@@ -14,6 +14,7 @@ _STEP = re.compile(r"^(?:metadata|spec):[ \t]*\r?\n( +)\w", re.MULTILINE)
 _OFFSET = re.compile(r"^( *)[^\s#-][^\n]*:[ \t]*\r?\n(?: *#[^\n]*\n)*( *)- ", re.MULTILINE)
 _DASH = re.compile(r"([&!]\S*\s+|#.*\s+)*-")  # after an anchor, a tag, comments
 _ALIAS = re.compile(r"([:\s-]|#[^\n]*\n)*\*\S+")
+_EMPTY = re.compile(r"\s*[:-]")
 
 New: TypeAlias = tuple[str, Any]
 """A key, empty for an item of a list, and its value."""
@@ -27,7 +28,7 @@ class Member(NamedTuple):
     """A key with its value, or an item of a list, in a text."""
 
     key: str
-    value: Any
+    """Empty for an item."""
     start: int
     end: int
     node: Node | None
@@ -43,6 +44,7 @@ def edited(text: str, before: Any, after: Any) -> str:
 
     Where an alias stands for something that changes, the result may hold something else.
     """
+    text += "" if text.endswith("\n") else "\n"
     editor = _Editor(text)
     if not editor.edit(kubeyaml.tree(text), before, after, ""):
         raise CannotEditError
@@ -66,35 +68,34 @@ class _Editor:
 
     def edit(self, node: Node | None, before: Any, after: Any, key: str) -> bool:
         """Edit a value where it stands; return False if its holder must write it anew."""
-        if type(before) is not type(after):
-            return False
-        if before == after or node is None or not after or not _is_block(node):
-            return bool(before == after)
-        members = self._members(node, before)
-        pairs = _items(members, after) if isinstance(after, list) else _keys(members, after)
-        if not any(old and new for old, new in pairs):
+        same = type(before) is type(after)
+        if before == after or not (same and after and node and _is_block(node)):
+            return same and bool(before == after)
+        members = self._members(node)
+        pairs = _items(members, before, after) if isinstance(after, list) else _keys(members, after)
+        if any(old.key == "<<" for old in members) or not any(all(pair) for pair in pairs):
             return False
         indent, last = self.newline + " " * self._column(members[0].start), None
         for old, new in pairs:
-            lines = self._lines(old, new, key) if new else []
             if old and new:
-                last = old
-                if old.key != new[0] or not self.edit(old.node, old.value, new[1], old.key or key):
-                    self._put(old.start, old.end, indent.join(lines))
+                last, was = old, before[old.key or members.index(old)]
+                if old.key != new[0] or not self.edit(old.node, was, new[1], old.key or key):
+                    self._replace(old, self._lines(old, new, key), indent)
             elif old:
                 self._remove(old)
-            else:
-                self._add(last, indent.join(["", *lines]))
+            elif new:
+                lines = self._lines(None, new, key)
+                end = self._line_end(last.end) if last else members[0].start
+                self._put(end, end, indent.join(["", *lines] if last else [*lines, ""]))
         return True
+
+    def _replace(self, old: Member, lines: list[str], indent: str) -> None:
+        # What are several lines now leaves no place for a comment at the end of one.
+        end = self._line_end(old.end) if len(lines) > 1 else old.end
+        self._put(old.start, end, indent.join(lines))
 
     def _put(self, start: int, end: int, text: str) -> None:
         self.edits.append((start, end, len(self.edits), text))
-
-    def _add(self, last: Member | None, text: str) -> None:
-        if last is None:
-            raise CannotEditError
-        end = self._line_end(last.end)
-        self._put(end, end, text)
 
     def _remove(self, member: Member) -> None:
         start = member.start - self._column(member.start)
@@ -105,7 +106,7 @@ class _Editor:
     def _lines(self, old: Member | None, new: New, key: str) -> list[str]:
         """Return the lines of a member; a value in brackets stays in brackets."""
         name, value = new
-        if old and old.value and value and getattr(old.node, "flow_style", False):
+        if value and old and old.node and getattr(old.node, "flow_style", False):
             text = kubeyaml.dump({name: value} if name else [value], flow=True).strip()[1:-1]
             return [text if name else f"- {text}"]
         if name:
@@ -113,20 +114,18 @@ class _Editor:
         lines = kubeyaml.dump({key: [value]}, *self.style).splitlines()[1:]
         return [line[self.style[1] :] for line in lines]
 
-    def _members(self, node: Node, before: Any) -> list[Member]:
-        """Return the members of what stands in lines. Raises CannotEditError for `<<`."""
+    def _members(self, node: Node) -> list[Member]:
+        """Return the members of what stands in lines."""
         found: list[Member] = []
-        for index, each in enumerate(node.value):
+        for each in node.value:
             if isinstance(node, MappingNode):
                 name, value = each
                 key, start, after = kubeyaml.key_of(name), _start(name), name.end_mark.index
-                if key not in before:
-                    raise CannotEditError
             else:
                 key, value, start = "", each, self._dash(node, found)
                 after = start
-            end, known = self._end(value, after), None if _start(value) < after else value
-            found.append(Member(key, before[key or index], start, end, known))
+            known = None if _start(value) < after else value
+            found.append(Member(key, start, self._end(known, after), known))
         return found
 
     def _dash(self, node: Node, before: list[Member]) -> int:
@@ -140,20 +139,15 @@ class _Editor:
             raise CannotEditError
         return match.end() - 1
 
-    def _end(self, node: Node, after: int) -> int:
-        """Return where a value ends that begins after an index."""
-        start = _start(node)
-        if start < after:
-            found = _ALIAS.match(self.text, after)
-            return found.end() if found else after
-        if not _is_block(node):  # blank lines and comments after a block of text are not its own
-            return start + len(self.text[start : node.end_mark.index].rstrip())
-        if isinstance(node, MappingNode):
-            name, value = node.value[-1]
-            return self._end(value, name.end_mark.index)
-        for item in node.value:
-            start = self._end(item, start)
-        return start
+    def _end(self, node: Node | None, after: int) -> int:
+        """Return where the value ends that comes after a key or from a dash on."""
+        if node and _is_block(node):
+            return self._members(node)[-1].end
+        if node and _start(node) < node.end_mark.index:
+            # Blank lines and comments after a block of text are not its own.
+            return len(self.text[: node.end_mark.index].rstrip())
+        mark = (_EMPTY if node else _ALIAS).match(self.text, after)
+        return mark.end() if mark else after
 
     def _column(self, index: int) -> int:
         start = self.text.rfind("\n", 0, index) + 1
@@ -186,9 +180,9 @@ def _keys(members: list[Member], after: dict[str, Any]) -> Pairs:
     return [*pairs, *((None, new) for new in fresh)]
 
 
-def _items(members: list[Member], after: list[Any]) -> Pairs:
+def _items(members: list[Member], before: list[Any], after: list[Any]) -> Pairs:
     """Pair items by their names, or by their values."""
-    old, new = [_label(each.value) for each in members], [_label(each) for each in after]
+    old, new = [_label(each) for each in before], [_label(each) for each in after]
     pairs: Pairs = []
     for _, start, end, first, last in SequenceMatcher(None, old, new, False).get_opcodes():
         pairs += zip_longest(members[start:end], [("", each) for each in after[first:last]])

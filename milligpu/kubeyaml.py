@@ -11,7 +11,7 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.nodes import Node, ScalarNode
 from ruamel.yaml.resolver import VersionedResolver
-from ruamel.yaml.scalarstring import LiteralScalarString
+from ruamel.yaml.scalarstring import LiteralScalarString, SingleQuotedScalarString
 from ruamel.yaml.scanner import Scanner
 from ruamel.yaml.tag import Tag
 
@@ -23,6 +23,7 @@ for _value, _words in {True: "y yes true on", False: "n no false off", None: "nu
         _WORDS |= dict.fromkeys((_word, _word.capitalize(), _word.upper()), _value)
 _INTEGER = re.compile(r"[+-]?(0x[0-9a-f]+|0b[01]+|0(o?)[0-7]+|0|[1-9][0-9]{,20})", re.IGNORECASE)
 _FLOAT = re.compile(r"[+-]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)(e[+-]?[0-9]+)?", re.IGNORECASE)
+_NUMERIC = re.compile(r"[0-9=+:._TZ -]+")
 _PREFIX = "tag:yaml.org,2002:"
 _TAGS = {bool: "bool", int: "int", float: "float", type(None): "null"}
 _ITEM = "-"
@@ -110,7 +111,7 @@ def dump(value: Any, step: int = 2, offset: int = 2, *, flow: bool = False) -> s
     yaml.default_flow_style = flow
     yaml.indent(mapping=step, sequence=offset + 2, offset=offset)
     stream = io.StringIO()
-    yaml.dump(value if flow else _styled(value), stream)
+    yaml.dump(_styled(value), stream)
     return stream.getvalue().partition("---")[2][1:]
 
 
@@ -124,7 +125,11 @@ def _styled(value: Any, key: str = "") -> Any:
         return block
     if isinstance(value, list):
         return [_styled(item, "" if key in SECTIONS else _ITEM) for item in value]
-    if not (isinstance(value, str) and "\n" in value and value.strip() == value.rstrip("\n")):
+    if not isinstance(value, str):
         return value
-    printable = value.replace("\n", "").replace("\t", "").isprintable()
-    return LiteralScalarString(value) if printable else value
+    if _NUMERIC.fullmatch(value):  # to others it is a time or a date
+        return SingleQuotedScalarString(value)
+    body = value.removesuffix("\n")
+    lines = body.replace("\n", "").replace("\t", "")
+    is_literal = "\n" in value and body == body.strip() and lines.isprintable()
+    return LiteralScalarString(value) if is_literal else value
