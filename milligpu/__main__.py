@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add in (_mutate, _lint, _explain, _demo, _completion):
+    for add in (_mutate, _lint, _explain, _render, _demo, _completion):
         add(commands)
     return parser
 
@@ -127,6 +127,23 @@ def _explain(commands: Commands) -> None:
             command.error("write -f FILE or pod NAME")
         flags = [f"--{key}={value}" for key, value in asked.items()]
         return explain.main(options.filename, pod, flags)
+
+    command.set_defaults(run=run)
+
+
+def _render(commands: Commands) -> None:
+    command = commands.add_parser(
+        "render",
+        help="fit milligpu's own manifest to its setting of template paths",
+        description="Prints deploy/webhook.yaml with the entries of the webhook configuration that"
+        f" {ENV_OURS}TEMPLATE_PATHS in its ConfigMap needs; all else stays as it is.",
+    )
+    command.add_argument("file", type=Path, metavar="FILE", help="- is standard input")
+
+    def run(options: argparse.Namespace) -> int:
+        from milligpu import render
+
+        return render.main(options.file)
 
     command.set_defaults(run=run)
 

@@ -16,23 +16,18 @@ _OPERATORS = ("Equal", "Exists")
 _EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 _SUBDOMAIN = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 _WORD = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_LABEL = r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
 _FIELD = r"[A-Za-z_][A-Za-z0-9_-]*"
 _GPU_TAINT = {"key": names.NVIDIA_GPU, "operator": "Exists", "effect": "NoSchedule"}
-_EXAMPLE = {
-    "group": "ray.io",
-    "version": "v1",
-    "resource": "rayclusters",
-    "path": "spec.workerGroupSpecs[*].template",
-}
 _FORMS = {
     # Every group with pods in it that has no dot is built in.
     "group": (rf"(?=.*\.){_SUBDOMAIN}", "a domain with a dot, such as ray.io"),
-    "version": (r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?", "a version such as v1"),
-    "resource": (r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?", "a plural name such as rayclusters"),
+    "version": (_LABEL, "a version such as v1"),
+    "resource": (_LABEL, "a plural name such as rayclusters"),
     "path": (
-        rf"{_FIELD}(\.({_FIELD}|\*)|\[\*\])*",
+        rf"(?!(.*\*){{3}}){_FIELD}(\.({_FIELD}|\*)|\[\*\])*",
         "fields joined by dots, with .* for every value of an object and [*] for every item of a "
-        "list, such as spec.workerGroupSpecs[*].template",
+        "list, at most two of them, such as spec.workerGroupSpecs[*].template",
     ),
 }
 LEAST_CPUS = Fraction(1, 10)
@@ -53,15 +48,14 @@ def _template_paths(text: str) -> tuple[TemplatePath, ...]:
     except json.JSONDecodeError as fault:
         raise ValueError(f"must be a JSON list of template paths: {fault}") from fault
     if not isinstance(value, list) or any(value.count(item) > 1 for item in value):
-        example = json.dumps([_EXAMPLE])
-        raise ValueError(f"must be a JSON list of template paths, each once, as {example}")
+        raise ValueError("must be a JSON list of template paths, each of them once")
     return tuple(map(_template_path, value))
 
 
 def _template_path(item: Any) -> TemplatePath:
     shown = json.dumps(item)
-    if not isinstance(item, dict) or item.keys() != _EXAMPLE.keys():
-        raise ValueError(f"{shown} must have {', '.join(_EXAMPLE)}, as {json.dumps(_EXAMPLE)}")
+    if not isinstance(item, dict) or item.keys() != _FORMS.keys():
+        raise ValueError(f"{shown} must be an object of {', '.join(_FORMS)}")
     for field, (form, meaning) in _FORMS.items():
         if not (isinstance(item[field], str) and re.fullmatch(form, item[field])):
             raise ValueError(f"{field} of {shown} must be {meaning}")

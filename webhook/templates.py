@@ -65,9 +65,9 @@ def patterns(review: Review, custom: Iterable[TemplatePath]) -> list[Pattern]:
 def guessed(kind: str) -> str:
     """Return the plural name that a kind most likely has (apimachinery's guess, pkg/api/meta)."""
     name = kind.lower()
-    if name.endswith("s"):
-        return name + "es"
-    return name.removesuffix("y") + "ies" if name.endswith("y") else name + "s"
+    if name.endswith("y"):
+        return name[:-1] + "ies"
+    return name + ("es" if name.endswith("s") else "s")
 
 
 def places(document: Json, found: Iterable[Pattern]) -> list[Path]:

@@ -166,9 +166,9 @@ def test_by_default_there_is_none() -> None:
 
 def test_a_path_leads_through_fields_values_and_items() -> None:
     [found] = read(
-        Config, {"MILLIGPU_TEMPLATE_PATHS": json.dumps([entry("TorchJob", "a.*.b-c[*][*].d_E.*")])}
+        Config, {"MILLIGPU_TEMPLATE_PATHS": json.dumps([entry("TorchJob", "a.*.b-c[*].d_E")])}
     ).template_paths
-    assert found.pattern == ("a", "*", "b-c", "[*]", "[*]", "d_E", "*")
+    assert found.pattern == ("a", "*", "b-c", "[*]", "d_E")
     assert (found.group, found.version, found.resource) == (GROUP, "v1", "torchjobs")
 
 
@@ -178,13 +178,26 @@ def test_a_path_leads_through_fields_values_and_items() -> None:
         ("x", "JSON"),
         ("{}", "JSON list"),
         ("null", "JSON list"),
-        ("[1]", "1 must have group, version, resource, path"),
-        ("[{}]", "{} must have group"),
-        ([entry("TorchJob", "a", also="x")], "must have group"),
-        ([entry("TorchJob", "a"), entry("TorchJob", "a")], "each once"),
+        ("[1]", "1 must be an object of group, version, resource, path"),
+        ("[{}]", "{} must be an object of group"),
+        ([entry("TorchJob", "a", also="x")], "must be an object of group"),
+        ([entry("TorchJob", "a"), entry("TorchJob", "a")], "each of them once"),
         *(
             ([entry("TorchJob", path)], "path of ")
-            for path in ("", ".", "a.", ".a", "a..b", "a[0]", "*", "[*]", "a[*]b", "a.[*]", "a b")
+            for path in (
+                "",
+                ".",
+                "a.",
+                ".a",
+                "a..b",
+                "a[0]",
+                "*",
+                "[*]",
+                "a[*]b",
+                "a.[*]",
+                "a b",
+                "a[*].*.b[*]",
+            )
         ),
         ([entry("TorchJob", "a'].b")], "path of "),
         *(
