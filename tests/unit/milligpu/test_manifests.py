@@ -20,9 +20,6 @@ def read(tmp_path: Path, text: str | bytes) -> manifests.File:
 
 
 def test_documents_lists_and_lists_in_lists_are_read_in_order(tmp_path: Path) -> None:
-    def pod(name: str) -> dict[str, Any]:
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
-
     def listed(*items: dict[str, Any]) -> dict[str, Any]:
         return {"apiVersion": "v1", "kind": "PodList", "items": list(items)}
 
@@ -96,6 +93,147 @@ def test_values_are_those_that_kubectl_would_send(tmp_path: Path) -> None:
 )
 def test_a_short_first_comment_is_the_caption(tmp_path: Path, comment: str, caption: str) -> None:
     assert read(tmp_path, comment + POD).caption == caption
+
+
+def kinds(file: manifests.File) -> list[str]:
+    return [item.title for item in file.manifests]
+
+
+def pod(name: str, **more: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, **more}
+
+
+def test_documents_begin_where_kubectl_sees_them(tmp_path: Path) -> None:
+    parts = ["# only a comment\n", "--- \n", POD, "---\t# b\n", "---\n", POD, "---#c\n", "\n"]
+    text = "\ufeff" + "".join(parts) + "--- # d\r\n" + POD.replace("\n", "\r\n") + "---"
+    file = read(tmp_path, text)
+    assert kinds(file) == ["Pod/a"] * 3
+    assert [item.line("metadata.name") for item in file.manifests] == [5, 10, 16]
+    assert [item.where.rpartition(", ")[2] for item in file.manifests] == [
+        "document 1",
+        "document 2",
+        "document 3",
+    ]
+    assert file.rewritten({}) == text
+
+
+def test_the_objects_of_a_json_file_are_read_however_they_stand(tmp_path: Path) -> None:
+    first, second = pod("\U0001f600", note="a/b"), pod("b")
+    escaped = json.dumps(first, indent="\t").replace("/", "\\/")
+    text = f"\n{escaped}\n{json.dumps(second)}{json.dumps(second)}\n"
+    file = read(tmp_path, text)
+    assert [item.document for item in file.manifests] == [first, second, second]
+    assert [item.line("metadata.name") for item in file.manifests] == [6, 10, 10]
+    made = file.rewritten({file.manifests[1]: pod("c")})
+    assert made.startswith(f"\n{escaped}")
+    path = tmp_path / "made.json"
+    path.write_text(made)
+    assert [item.document for item in manifests.read(path).manifests] == [first, pod("c"), second]
+
+
+def test_json_stays_json(tmp_path: Path) -> None:
+    [item] = (file := read(tmp_path, json.dumps(pod("a"), indent=4))).manifests
+    assert json.loads(file.rewritten({item: pod("é")})) == pod("é")
+
+
+def test_the_items_of_a_typed_list_have_its_kind(tmp_path: Path) -> None:
+    text = "apiVersion: apps/v1\nkind: DeploymentList\nitems:\n- metadata: {name: a}\n"
+    file = read(tmp_path, text)
+    [item] = file.manifests
+    assert item.document == {
+        "metadata": {"name": "a"},
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+    }
+    made = file.rewritten({item: {**item.document, "spec": {}}})
+    assert read(tmp_path, made).manifests[0].document["spec"] == {}
+
+
+def test_a_functions_input_is_a_list_of_resources(tmp_path: Path) -> None:
+    text = f"""\
+apiVersion: config.kubernetes.io/v1
+kind: ResourceList
+items:
+- {json.dumps(pod("a"))}
+# the second
+- apiVersion: v1
+  kind: Pod  # b
+functionConfig:
+  apiVersion: v1
+  kind: Pod
+"""
+    file = read(tmp_path, text)
+    assert kinds(file) == ["Pod/a", "Pod"]
+    changed = {**file.manifests[1].document, "spec": {"x": 1}}
+    wanted = text.replace("# b\n", "# b\n  spec:\n    x: 1\n")
+    assert file.rewritten({file.manifests[1]: changed}) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# a\n", "---\n---\n", "~\n", "\ufeff"])
+def test_a_file_without_documents_is_no_fault(tmp_path: Path, text: str) -> None:
+    file = read(tmp_path, text).named()
+    assert (file.manifests, file.others, file.rewritten({})) == ((), (), text)
+
+
+def test_what_is_not_looked_into_may_be_anything(tmp_path: Path) -> None:
+    text = "a: [\n---\n" + POD + "---\na: 1\na: 2\n"
+    (tmp_path / "my.yaml").write_text(text)
+    file = manifests.read(tmp_path / "my.yaml", "Pod")
+    assert [item.where.rpartition(", ")[2] for item in file.manifests] == ["document 2"]
+    assert file.rewritten({}) == text
+
+
+LINES = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: a
+  annotations:
+    milligpu.io/gpu: 300m
+base: &base
+  limits: {gpu: 1}
+spec:
+  containers:
+    - name: a
+    - resources:
+        <<: *base
+
+    -
+      resources: *base
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("", 1),
+        ("metadata.annotations[milligpu.io/gpu]", 6),
+        ("metadata.annotations[other]", 5),
+        ("metadata.labels[x]", 3),
+        ("spec.containers[0].name", 11),
+        ("spec.containers[0].resources.limits[gpu]", 11),
+        ("spec.containers[1].resources", 12),
+        ("spec.containers[1].resources.limits[gpu]", 8),
+        ("spec.containers[2].resources.limits[gpu]", 8),
+        ("spec.containers[2].env[0]", 16),
+        ("spec.containers[3]", 10),
+        ("spec.containers", 10),
+        ("kind.x[0]", 2),
+    ],
+)
+def test_a_field_path_leads_to_its_line(tmp_path: Path, path: str, line: int) -> None:
+    for before in ("", "# 1\n---\n"):
+        [item] = read(tmp_path, before + LINES).manifests
+        assert item.line(path) == line + before.count("\n")
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_documents_that_do_not_change_stay_as_they_are(tmp_path: Path, end: str) -> None:
+    odd = "metadata:   {name: 'b' }  # odd\nkind:  Pod\napiVersion:\tv1\nx: 0644\n"
+    text = f"# top\n---\n{odd}...\n--- # 2\n{POD}---\n{odd}".removesuffix("\n") + end
+    file = read(tmp_path, text)
+    changed = {**file.manifests[1].document, "spec": {}}
+    assert file.rewritten({file.manifests[1]: changed}) == text.replace(POD, f"{POD}spec: {{}}\n")
 
 
 def test_variables_take_a_line_each_and_containers_do_not() -> None:
