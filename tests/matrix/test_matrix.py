@@ -94,3 +94,20 @@ def test_applied_again_unchanged(row: Row) -> None:
         assert outcome.allowed, (case, form, outcome.message)
         assert held(outcome.object) == held(stored.object), (case, form)
         assert set(outcome.warnings) <= set(stored.warnings)
+
+
+def test_created_anew_from_what_is_stored(row: Row) -> None:
+    """As `kubectl get -o yaml` prints it, under another name: what we did once is done (B17)."""
+    for case, form in cases(row):
+        config = Config(whole_cards=case.whole)
+        first = create(FORMS[form](case.manifest), config)
+        if not first.allowed:
+            continue
+        copy = {**copied(first.object), "status": {}}
+        copy["metadata"] = {
+            "name": "copy",
+            "annotations": first.object["metadata"].get("annotations"),
+        }
+        outcome = create(copy, config)
+        assert (outcome.allowed, outcome.patch) == (True, []), (case, form, outcome)
+        assert set(outcome.warnings) <= set(first.warnings), (case, form)
