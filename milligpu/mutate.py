@@ -8,6 +8,7 @@ from pathlib import Path
 from milligpu import kubeyaml, manifests
 from milligpu.manifests import File, Manifest
 from milligpu.remarks import creation, findings
+from milligpu.show import Screen
 from vgpu.settings import read
 from webhook import templates
 from webhook.config import Config
@@ -42,9 +43,11 @@ def main(paths: Sequence[Path], form: str) -> int:
 def _made(file: File, manifest: Manifest, config: Config) -> Json | None:
     """Say what there is to say of an object and return it translated; None if it is denied."""
     review, denied = creation(manifest.document), False
+    screen = Screen.of(sys.stderr, os.environ)
     for each in findings(review, config):
         where = f"{file.path}:{manifest.line(each.path)}"
-        print(f"{where}: {each.code.level}: {manifest.title}: {each}", file=sys.stderr)
+        line = f"{where}: {each.code.level}: {manifest.title}: {each}"
+        print(screen.plain(line), file=sys.stderr)
         denied |= each.code.level == "error"
     return None if denied else desired(review, config).object
 
@@ -64,8 +67,8 @@ def _pods(manifest: Manifest, document: Json, config: Config) -> Iterator[str]:
 def _joined(texts: Sequence[str]) -> str:
     """Return texts as one stream of documents."""
     stream = ""
-    for text in texts:
-        if stream and not text.startswith("---"):
-            stream += "---\n" if stream.endswith("\n") else "\n---\n"
+    for text in filter(None, texts):
+        stream += "\n" if stream and not stream.endswith("\n") else ""
+        stream += "---\n" if stream and not text.startswith("---") else ""
         stream += text.lstrip("\ufeff") if stream else text
     return stream
