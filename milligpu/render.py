@@ -4,6 +4,7 @@ They are made from the entries for built-in workloads: what a request must bring
 custom objects may have any shape, and a condition that fails would refuse them: so types are asked.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -118,5 +119,5 @@ def main(path: Path) -> int:
         made = rendered(configuration.document, settings.read(Config, data).template_paths)
     except KeyError as fault:
         raise ManifestError(f"{path}: is no manifest of milligpu: it has no {fault}") from fault
-    print(file.rewritten({configuration: made}), end="")
+    sys.stdout.buffer.write(file.rewritten({configuration: made}).encode())
     return 0

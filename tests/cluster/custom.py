@@ -175,9 +175,9 @@ def define(plane: ControlPlane, *kinds: str) -> None:
 
 def edited(setting: str = SETTING) -> str:
     """Return the shipped file with the setting in it, as an administrator writes it."""
-    text, line = SHIPPED.read_text(), '  MILLIGPU_RUNTIME_CLASS: ""\n'
-    assert text.count(line) == 1
-    return text.replace(line, f"{line}  MILLIGPU_TEMPLATE_PATHS: '{setting}'\n")
+    text, unset = SHIPPED.read_text(), 'MILLIGPU_TEMPLATE_PATHS: "[]"\n'
+    assert text.count(unset) == 1
+    return text.replace(unset, f"MILLIGPU_TEMPLATE_PATHS: '{setting}'\n")
 
 
 def rendered(folder: Path, setting: str = SETTING) -> Path:
