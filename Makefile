@@ -35,7 +35,7 @@ check: setup ## format, lint, types, import contracts
 	$(BIN)/lint-imports
 
 test: check ## every test that needs neither root nor a node, the real kube-apiserver included
-	$(BIN)/python -m tests.cluster.tools etcd kube-apiserver kubectl
+	$(BIN)/python -m tests.cluster.tools etcd kube-apiserver kubectl helm helm3 kustomize
 	$(BIN)/pytest -m 'not node'
 
 # No cache: a file of root's in the checkout would break the user's next `make test`.
@@ -53,7 +53,7 @@ bench: setup ## print speeds beside their floors
 	$(BIN)/python -m bench
 
 burst: setup ## print how long 500 pods with a share take, created at once on a real API server
-	$(BIN)/python -m tests.cluster.tools etcd kube-apiserver kubectl
+	$(BIN)/python -m tests.cluster.tools etcd kube-apiserver kubectl helm helm3 kustomize
 	$(BIN)/python -m tests.cluster.burst
 
 image: ## build the container image with docker, podman or buildah: make image IMAGE=registry.example/milligpu:1
