@@ -7,7 +7,7 @@ import pytest
 from tests.contract.pages import Typed, typed
 from tests.documents import ROOT
 
-PAGES = ["docs/how-to/check-manifests.md"]
+PAGES = ["docs/how-to/check-manifests.md", "docs/how-to/custom-resources.md"]
 
 
 @pytest.mark.parametrize("name", PAGES)
