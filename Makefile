@@ -53,7 +53,7 @@ bench: setup ## print speeds beside their floors
 	$(BIN)/python -m bench
 
 burst: setup ## print how long 500 pods with a share take, created at once on a real API server
-	$(BIN)/python -m tests.cluster.tools etcd kube-apiserver kubectl helm helm3 kustomize
+	$(BIN)/python -m tests.cluster.tools etcd kube-apiserver kubectl
 	$(BIN)/python -m tests.cluster.burst
 
 image: ## build the container image with docker, podman or buildah: make image IMAGE=registry.example/milligpu:1
