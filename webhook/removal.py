@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any
 
 from vgpu import names
+from webhook.asks import number
 from webhook.pod import SECTIONS, Container, Json, containers, with_bodies
 from webhook.review import Review
 from webhook.templates import Item, Path, get
@@ -19,7 +20,9 @@ from webhook.templates import Item, Path, get
 _ASKS = (*names.ASK_KEYS, names.NVIDIA_GPU)
 _GRANTS = set(names.GRANT_KEYS)
 Claims = set[tuple[str, str]]
-"""What a manifest declares: containers' names, each with a resource in its limits or requests."""
+"""What a manifest declares: containers' names, each with a resource in its limits or requests.
+
+One of which it wants 0 is none."""
 Claimed = tuple[Claims, Claims]
 
 
@@ -130,8 +133,9 @@ def _resources(pod: Any) -> Claims:
 
 def _claims(name: Any, resources: Any, prefix: str = "") -> Claims:
     sides = [get(resources, (prefix + side,)) for side in ("limits", "requests")]
-    keys = {key for side in sides if isinstance(side, dict) for key in side}
-    return {(name, key.removeprefix(prefix)) for key in keys if isinstance(name, str)}
+    found = {key: side[key] for side in sides if isinstance(side, dict) for key in side}
+    keys = (key.removeprefix(prefix) for key, value in found.items() if number(value) != 0)
+    return {(name, key) for key in keys if isinstance(name, str)}
 
 
 def _item_name(key: str) -> Any:

@@ -142,3 +142,14 @@ def test_an_ask_does_not_replace_a_count_that_its_manifest_declares(declare: Any
     same = deployment({**STORED, "limits": {**both, names.ASK: "300m"}}, declare(both))
     made = desired(Review("apps", "Deployment", same, old, "kubectl"), Config())
     assert made.object["spec"] == old["spec"]
+
+
+def test_none_of_another_gpu_resource_takes_no_grant() -> None:
+    """Also when the webhook is called again, and the ask is a grant already."""
+    for side in ("limits", "requests"):
+        both = {**STORED, side: {**STORED[side], names.NVIDIA_GPU: "0"}}
+        asking = {**both, "limits": {**both["limits"], names.ASK: "300m"}}
+        for resources in (asking, both):
+            new = deployment(resources, {})
+            made = desired(Review("apps", "Deployment", new, deployment(STORED, {})), Config())
+            assert made.object == deployment(both, {})
