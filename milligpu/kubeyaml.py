@@ -41,7 +41,7 @@ def resolved(text: str) -> Any:
     real = float(number) if _FLOAT.fullmatch(number) else float("inf")
     if not isfinite(real):
         return text
-    return int(real) if real.is_integer() else real
+    return int(real) if real.is_integer() and abs(real) < 1e21 else real  # as Go writes JSON
 
 
 class _Scanner(Scanner):
