@@ -1,0 +1,839 @@
+"""What went wrong for people who share GPUs or run webhooks, and what holds it here.
+
+A case is held at its levels: U the webhook's and the certificates' logic, P the plugin before a
+kubelet's stand-in or a stand-in for the driver, C the manifests, E a real API server, D a page.
+What holds it is a test, as `file::function` below tests/, or a page, as `file#heading` below the
+root. What is not held yet says what is missing, and the number of the issue that it belongs to.
+"""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+@dataclass(frozen=True)
+class Open:
+    """Something that nothing holds yet."""
+
+    issue: int
+    missing: str
+
+
+Holder: TypeAlias = str | Open
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case, and what holds it at which level."""
+
+    id: str
+    wrong: str
+    """What goes wrong."""
+    levels: dict[str, list[Holder]] = field(default_factory=dict)
+    otherwise: str = ""
+    """Where we do something else than the case demands, and why."""
+
+
+CASES = [
+    Case(
+        "B01",
+        "After a reboot pods are admitted before the plugin is there, and fail for good.",
+        {
+            "P": [
+                "integration/test_plugin.py::test_the_first_list_is_full_and_healthy",
+                "integration/test_plugin.py::test_kubelet_restarts",
+                "integration/test_plugin.py::test_pods_admitted_while_the_kubelet_restarts",
+            ],
+            "E": [
+                "cluster/test_node_one_card.py::"
+                "test_a_restarted_kubelet_has_the_same_slots_again_in_time",
+                Open(5, "pods that hold slots over a restart of kubelet and plugin together"),
+            ],
+        },
+    ),
+    Case(
+        "B02",
+        "A fraction in a workload's template is refused before there is a pod to change.",
+        {
+            "U": [
+                "matrix/test_matrix.py::test_created",
+                "matrix/test_matrix.py::test_brought_by_an_update",
+                "unit/webhook/test_custom_resources.py::test_every_template_is_translated",
+            ],
+            "E": [
+                "cluster/test_webhook_matrix.py::test_a_row",
+                "cluster/test_webhook_custom.py::test_every_template_is_translated",
+                "cluster/test_node_kinds.py::test_pods_of_every_kind_run_with_their_share",
+            ],
+        },
+    ),
+    Case(
+        "B03",
+        "The ask is taken out of limits and left in requests, or the two differ.",
+        {
+            "U": [
+                "matrix/test_matrix.py::test_created",
+                "unit/webhook/test_laws.py::test_what_is_made_is_what_the_api_server_accepts",
+            ],
+            "E": ["cluster/test_webhook_matrix.py::test_a_row"],
+        },
+    ),
+    Case(
+        "B04",
+        "A patch adds to a list or map that is not there.",
+        {
+            "U": [
+                "unit/webhook/test_cases_patches.py::"
+                "test_what_an_addition_goes_into_need_not_be_there",
+                "unit/webhook/test_cases_patches.py::test_an_annotations_share_needs_no_resources",
+                "unit/webhook/test_cases_patches.py::test_containers_of_every_shape_in_one_pod",
+                "unit/webhook/test_laws.py::"
+                "test_the_patch_makes_the_desired_object_under_strict_rfc_6902",
+                "fuzz/test_fuzz.py::test_every_answer_is_what_the_oracle_says",
+            ],
+        },
+    ),
+    Case(
+        "B06",
+        "A webhook that is away keeps the system's own pods, and so itself, from starting.",
+        {
+            "C": [
+                "contract/test_deploy.py::test_only_what_a_request_brings_may_fail_it",
+                "contract/test_deploy.py::test_every_entry_calls_us_in_the_same_way",
+            ],
+            "E": [
+                "cluster/test_webhook_gone.py::test_only_asks_and_grants_wait_for_it",
+                "cluster/test_deploy_conditions.py::test_system_namespaces_are_left_alone",
+                "cluster/test_deploy_conditions.py::"
+                "test_our_own_and_opted_out_namespaces_are_left_alone",
+                "cluster/test_node_webhook.py::test_killed_while_pods_are_created_it_harms_no_other",
+            ],
+        },
+    ),
+    Case(
+        "B07",
+        "An upgrade makes a new certificate, and the running webhook serves the old one.",
+        {
+            "C": ["contract/test_deploy.py::test_no_key_and_no_certificate_is_in_the_file"],
+            "E": [
+                "cluster/test_deploy_apply.py::test_applied_twice_it_changes_nothing",
+                "cluster/test_deploy_certs.py::"
+                "test_three_at_once_agree_and_a_second_run_changes_nothing",
+                Open(6, "a renewal under admissions, without one failure"),
+            ],
+        },
+    ),
+    Case(
+        "B09",
+        "The slots of one request lie on two cards.",
+        {
+            "P": [
+                "unit/plugin/test_allocation.py::test_laws",
+                "unit/plugin/test_allocation.py::test_the_fullest_card_that_fits",
+                "unit/plugin/test_allocation.py::test_required_slots_decide_the_card",
+                "integration/test_plugin.py::test_cards_are_packed",
+                Open(5, "a policy that spreads, and whole cards"),
+            ],
+        },
+    ),
+    Case(
+        "B11",
+        "What is measured of a shared card is told of one of its pods, or of none.",
+        {
+            "U": [Open(5, "series per container, from the slot ids")],
+            "P": [Open(5, "slots per container, the same at every scrape")],
+        },
+    ),
+    Case(
+        "B12",
+        "A card that was ill once stays ill until somebody restarts the plugin.",
+        {
+            "P": [
+                "integration/test_plugin.py::test_one_card_is_lost_and_comes_back",
+                "unit/plugin/test_node.py::test_a_lost_driver_takes_all_cards_and_brings_them_back",
+                Open(5, "which of the driver's error events count, and damping"),
+            ],
+        },
+    ),
+    Case(
+        "B14",
+        "What is left after removal keeps pods from being created.",
+        {
+            "C": ["contract/test_deploy.py::test_every_object_is_there_once_and_is_labelled"],
+            "E": [Open(6, "removal leaves nothing that refuses anything")],
+            "D": ["docs/install.md#Upgrade and removal"],
+        },
+    ),
+    Case(
+        "B16",
+        "Init containers and sidecars are forgotten.",
+        {
+            "U": [
+                "matrix/test_matrix.py::test_created",
+                "unit/webhook/test_limits.py::test_a_pod_of_several_containers_gets_each_ones_share",
+                "golden/test_golden.py::test_golden",
+            ],
+            "E": [
+                "cluster/test_webhook_matrix.py::test_a_row",
+                "cluster/test_node_containers.py::"
+                "test_an_init_container_a_sidecar_and_the_main_one",
+            ],
+        },
+    ),
+    Case(
+        "B17",
+        "A second call for the same pod adds everything again.",
+        {
+            "U": [
+                "matrix/test_matrix.py::test_created_anew_from_what_is_stored",
+                "unit/webhook/test_laws.py::test_the_answer_is_a_fixed_point",
+                "unit/webhook/test_reinvocation.py::test_a_copy_of_a_live_pod_needs_nothing",
+            ],
+            "E": [
+                "cluster/test_webhook_neighbours.py::"
+                "test_our_second_call_changes_nothing_when_nothing_of_ours_was_changed",
+                "cluster/test_webhook_again.py::"
+                "test_what_comes_back_from_the_cluster_can_be_created_again",
+            ],
+        },
+    ),
+    Case(
+        "B19",
+        "On a node without a card, or with a late driver, the plugin crashes or sleeps for ever.",
+        {
+            "P": [
+                "integration/test_plugin.py::test_no_card_then_one",
+                "integration/test_plugin.py::test_a_broken_driver_is_not_ready_and_recovers",
+                "integration/test_nvml.py::test_a_node_without_driver_idles_until_one_is_installed",
+                "integration/test_nvml.py::test_a_broken_driver_shows_and_its_repair_too",
+            ],
+        },
+    ),
+    Case(
+        "B21",
+        "Pods that start at the same moment get one another's share.",
+        {
+            "P": [
+                "integration/test_plugin.py::test_many_pods_at_once",
+                "integration/test_plugin.py::test_two_containers_with_different_shares",
+                "unit/plugin/test_edits.py::test_laws",
+            ],
+        },
+    ),
+    Case(
+        "B22",
+        "An added CPU limit lies under the user's request, and no pod can be made.",
+        {
+            "U": [
+                "unit/webhook/test_cpu.py::test_a_share_gets_a_cpu_limit",
+                "unit/webhook/test_cpu.py::test_the_limit_is_never_under_the_request",
+                "unit/webhook/test_laws.py::test_what_is_made_is_what_the_api_server_accepts",
+            ],
+            "E": [
+                "cluster/test_webhook_policies.py::"
+                "test_a_limit_range_first_fills_in_and_then_judges",
+            ],
+        },
+    ),
+    Case(
+        "B24",
+        "A rolling restart drops admissions.",
+        {
+            "U": [
+                "integration/test_gunicorn.py::"
+                "test_requests_that_run_or_wait_are_answered_after_sigterm",
+                "integration/test_gunicorn.py::test_readiness_ends_before_service_does",
+            ],
+            "C": [
+                "contract/test_deploy.py::test_the_programs_are_these",
+                "contract/test_deploy.py::test_the_webhook_has_time_to_end",
+                "contract/test_deploy.py::test_the_webhook_is_never_away_on_purpose",
+            ],
+            "E": [
+                "cluster/test_webhook_rollout.py::test_a_rolling_restart_fails_no_admission",
+                "cluster/test_node_rollout.py::test_a_rollout_fails_no_admission",
+            ],
+        },
+    ),
+    Case(
+        "B26",
+        "The answer has a shape that the API server does not take.",
+        {
+            "U": [
+                "unit/webhook/test_admission.py::test_a_changed_object_is_answered_with_a_patch",
+                "unit/webhook/test_admission.py::test_an_unchanged_object_is_answered_without_one",
+                "unit/webhook/test_admission.py::test_what_is_no_review_is_refused",
+                "unit/webhook/test_admission.py::test_another_version_is_refused",
+                "unit/webhook/test_app.py::test_what_is_no_review_is_refused",
+                "unit/webhook/test_app.py::test_another_method_is_refused",
+            ],
+        },
+        otherwise="v1beta1 is refused, not echoed: the configuration asks for v1 alone",
+    ),
+    Case(
+        "B27",
+        "Dry runs, and so `kubectl diff`, are refused or leave traces.",
+        {
+            "C": ["contract/test_deploy.py::test_every_entry_calls_us_in_the_same_way"],
+            "U": [
+                "unit/webhook/test_laws.py::test_a_dry_run_is_answered_as_any_other",
+                "unit/webhook/test_app.py::test_reviews_are_counted_by_a_closed_set_of_labels",
+            ],
+            "E": ["cluster/test_webhook_again.py::test_a_bare_pod_applied_again_changes_nothing"],
+        },
+    ),
+    Case(
+        "B29",
+        "An autoscaler does not know slots, and makes no node, or far too many.",
+        {
+            "D": [Open(6, "what to tell each autoscaler of a node group")],
+            "C": [Open(6, "labels and tags in the chart's examples")],
+        },
+    ),
+    Case(
+        "B31",
+        "The device list is too long for the kubelet, and the node shows nothing.",
+        {
+            "P": [
+                "integration/test_plugin_process.py::test_a_list_that_the_kubelet_would_not_take",
+                "integration/test_plugin.py::test_many_pods_at_once",
+                "unit/vgpu/test_slots.py::test_a_card_whose_ids_would_be_too_long_is_refused",
+            ],
+        },
+    ),
+    Case(
+        "B32",
+        "Fields of a newer API are lost on the way through.",
+        {
+            "U": [
+                "unit/webhook/test_cases_patches.py::"
+                "test_what_was_written_is_still_there_but_for_the_ask",
+                "unit/webhook/test_laws.py::"
+                "test_only_what_is_ours_changes_and_unknown_fields_survive",
+                "fuzz/test_fuzz.py::test_every_answer_is_what_the_oracle_says",
+            ],
+            "E": [
+                "cluster/test_webhook_cases.py::test_nothing_is_lost_and_nothing_else_is_added",
+            ],
+        },
+    ),
+    Case(
+        "B34",
+        "A controller's pod has no name yet and no namespace in itself.",
+        {
+            "U": [
+                "unit/webhook/test_cases_reviews.py::"
+                "test_a_name_and_a_namespace_need_not_be_in_the_object",
+                "unit/webhook/test_pod_update.py::"
+                "test_the_new_pod_of_a_controller_gets_everything_all_the_same",
+                "unit/webhook/test_admission.py::"
+                "test_a_pod_that_has_no_name_yet_is_logged_by_its_prefix",
+            ],
+            "E": ["cluster/test_node_kinds.py::test_pods_of_every_kind_run_with_their_share"],
+        },
+    ),
+    Case(
+        "B36",
+        "A container loses its card hours later, since the runtime alone knew of the device.",
+        {
+            "P": [Open(5, "device nodes in the answer, as a setting")],
+            "D": [Open(5, "which way of handing out a card to choose")],
+        },
+    ),
+    Case(
+        "B37",
+        "A key with a slash is taken for two levels of a path.",
+        {
+            "U": [
+                "unit/webhook/test_cases_patches.py::test_keys_with_slashes_and_tildes_are_one_key",
+                "unit/webhook/test_patch.py::test_a_difference",
+            ],
+            "E": [
+                "cluster/test_webhook_cases.py::test_nothing_is_lost_and_nothing_else_is_added",
+            ],
+        },
+    ),
+    Case(
+        "B39",
+        "A client that never finishes its handshake holds up everybody.",
+        {
+            "U": [
+                "integration/test_gunicorn.py::"
+                "test_idle_and_nonsense_connections_do_not_hold_up_admission",
+                "integration/test_gunicorn.py::"
+                "test_when_there_are_too_many_connections_idle_ones_make_room",
+                "integration/test_gunicorn_hostile.py::"
+                "test_a_handshake_that_is_not_finished_is_given_up",
+                "integration/test_gunicorn_hostile.py::test_admission_goes_on_in_a_storm",
+            ],
+        },
+    ),
+    Case(
+        "B41",
+        "A list or map of the user's is replaced by ours.",
+        {
+            "U": [
+                "unit/webhook/test_cases_patches.py::"
+                "test_what_was_written_is_still_there_but_for_the_ask",
+                "unit/webhook/test_environment.py::test_a_users_environment_survives_in_its_order",
+            ],
+            "E": [
+                "cluster/test_webhook_cases.py::test_nothing_is_lost_and_nothing_else_is_added",
+            ],
+        },
+    ),
+    Case(
+        "B42",
+        "A security policy keeps the plugin from the kubelet's folder.",
+        {
+            "C": [
+                "contract/test_deploy.py::test_pods_are_small_and_shut_in",
+            ],
+            "P": [
+                "integration/test_plugin_process.py::test_a_folder_that_we_may_not_write_to",
+                "integration/test_plugin_process.py::test_a_folder_that_cannot_be_used",
+            ],
+            "E": ["cluster/test_deploy_apply.py::test_pod_security_admits_our_pods"],
+            "D": ["docs/install.md#What runs where", Open(6, "SELinux")],
+        },
+    ),
+    Case(
+        "B44",
+        "Shares slip past a quota, or init containers are counted wrong.",
+        {
+            "U": ["matrix/test_matrix.py::test_created"],
+            "E": [
+                "cluster/test_webhook_policies.py::test_a_quota_counts_what_a_share_takes",
+                "cluster/test_node_policies.py::test_a_quota_holds_a_deployment_to_its_slots",
+            ],
+            "D": ["docs/how-to/quotas-and-limits.md#Limit what a namespace may have of the cards"],
+        },
+    ),
+    Case(
+        "B46",
+        "In an update the old plugin takes the new one's socket along.",
+        {
+            "P": [
+                "integration/test_plugin.py::test_two_plugins_take_turns",
+                "integration/test_plugin.py::test_what_is_not_ours_any_more_is_not_removed",
+                "integration/test_plugin.py::test_a_dead_socket_of_ours_is_no_obstacle",
+                "integration/test_plugin_process.py::test_a_killed_plugin_is_replaced",
+            ],
+            "C": ["contract/test_deploy.py::test_never_two_plugins_on_a_node"],
+        },
+    ),
+    Case(
+        "B47",
+        "Listeners that dropped off use up the plugin's threads.",
+        {"P": ["integration/test_plugin.py::test_many_listeners_that_drop_off"]},
+    ),
+    Case(
+        "B49",
+        "A huge or hostile body ends the worker.",
+        {
+            "U": [
+                "unit/webhook/test_app.py::test_the_longest_body_is_read",
+                "unit/webhook/test_app.py::test_what_is_no_review_is_refused",
+                "unit/webhook/test_app.py::test_bodies_alike_are_thought_about_one_at_a_time",
+                "unit/webhook/test_cases_reviews.py::test_a_big_legal_pod_is_answered",
+                "unit/webhook/test_cases_reviews.py::"
+                "test_of_limits_that_are_there_twice_the_last_count",
+                "integration/test_gunicorn.py::test_a_chunked_body_without_end_is_cut_at_the_limit",
+                "integration/test_gunicorn.py::test_a_body_over_the_limit_is_refused_unread",
+                "unit/webhook/test_hostile.py::test_time_and_answer_are_bounded",
+                "fuzz/test_fuzz.py::test_no_body_is_a_bug",
+            ],
+        },
+    ),
+    Case(
+        "B51",
+        "A custom resource's own rules refuse a fraction before we see it.",
+        {
+            "U": [
+                "matrix/test_matrix.py::test_created",
+                "unit/webhook/test_limits.py::test_spellings_of_one_share",
+                "unit/webhook/test_custom_resources.py::test_every_template_is_translated",
+            ],
+            "E": [
+                "cluster/test_webhook_custom.py::"
+                "test_without_the_webhook_the_kind_itself_refuses_an_ask",
+                "cluster/test_webhook_custom.py::"
+                "test_children_of_a_kind_without_the_setting_are_handled_when_they_are_made",
+            ],
+            "D": ["docs/how-to/custom-resources.md#Shares in custom resources"],
+        },
+    ),
+    Case(
+        "B52",
+        "An annotation's value that is not text is refused in words that nobody understands.",
+        {
+            "U": [
+                "matrix/test_matrix.py::test_created",
+                "unit/webhook/test_annotations.py::"
+                "test_a_value_that_is_not_text_is_denied_with_its_key",
+            ],
+            "C": ["contract/test_docs.py::test_annotations_in_examples_are_quoted"],
+            "E": ["cluster/test_webhook_matrix.py::test_a_row"],
+            "D": [Open(6, "the API server's own message, among the symptoms")],
+        },
+    ),
+    Case(
+        "B54",
+        "A container that comes after us is overlooked, for the pod bears our mark already.",
+        {
+            "U": [
+                "unit/webhook/test_reinvocation.py::"
+                "test_a_container_that_came_after_us_gets_its_share_and_the_others_are_left",
+                "unit/webhook/test_annotations.py::test_the_main_container_is_decided_once",
+            ],
+            "C": ["contract/test_deploy.py::test_every_entry_calls_us_in_the_same_way"],
+            "E": [
+                "cluster/test_webhook_neighbours.py::test_a_bare_pod_gets_the_same_in_both_orders",
+                "cluster/test_webhook_neighbours.py::"
+                "test_what_was_decided_at_the_first_call_stays_decided",
+            ],
+        },
+    ),
+    Case(
+        "B56",
+        "Two cards, or one and a half, cannot be asked for, or give something else.",
+        {
+            "U": ["matrix/test_matrix.py::test_created"],
+            "P": [Open(5, "whole cards from the same plugin")],
+            "E": [
+                "cluster/test_webhook_matrix.py::test_a_row",
+                "cluster/test_webhook_matrix.py::test_a_row_with_whole_cards",
+            ],
+        },
+        otherwise="whole cards are a resource of their own; one and a half is denied",
+    ),
+    Case(
+        "B57",
+        "The annotation stands on the workload instead of its template, and nobody says so.",
+        {
+            "U": [
+                "matrix/test_matrix.py::test_created",
+                "unit/webhook/test_annotations.py::"
+                "test_an_annotation_on_the_workload_is_pointed_out",
+                "unit/webhook/test_annotations.py::"
+                "test_an_annotation_on_a_cron_jobs_job_template_is_pointed_out",
+            ],
+            "E": ["cluster/test_webhook_matrix.py::test_a_row"],
+        },
+    ),
+    Case(
+        "B59",
+        "Cards of different size are taken for equal.",
+        {
+            "P": [
+                "integration/test_nvml.py::test_cards_are_what_the_driver_says",
+                "unit/plugin/test_edits.py::test_exact_values",
+                Open(5, "metrics of memory, by card and by share"),
+            ],
+            "D": [Open(5, "that a share of another card is another amount")],
+        },
+    ),
+    Case(
+        "B61",
+        "An installation that stops half-way leaves a webhook that nobody can reach.",
+        {
+            "C": [Open(6, "a chart without hooks")],
+            "E": [
+                "cluster/test_deploy_certs.py::test_what_others_undo_is_mended",
+                Open(6, "whatever is applied first, no plain pod is ever refused"),
+            ],
+        },
+    ),
+    Case(
+        "B62",
+        "A mark that a user wrote, or copied, is believed.",
+        {
+            "U": [
+                "unit/webhook/test_reinvocation.py::test_a_mark_changes_nothing",
+                "unit/webhook/test_reinvocation.py::"
+                "test_a_fraction_that_disagrees_with_the_count_is_made_to_agree",
+                "unit/webhook/test_reinvocation.py::"
+                "test_a_copy_with_another_ask_is_denied_until_the_count_is_gone",
+                "unit/webhook/test_annotations.py::test_the_record_is_never_read",
+            ],
+            "E": [
+                "cluster/test_webhook_neighbours.py::test_marks_of_having_been_here_change_nothing",
+                "cluster/test_webhook_neighbours.py::"
+                "test_a_count_with_another_fraction_and_a_mark_is_made_to_agree",
+            ],
+        },
+    ),
+    Case(
+        "B64",
+        "A resize in place loses what we added, or is changed by us.",
+        {
+            "U": ["unit/webhook/test_admission.py::test_subresources_are_let_through"],
+            "E": [
+                "cluster/test_webhook_cases.py::"
+                "test_a_resize_is_the_api_servers_and_the_share_stays",
+                "cluster/test_deploy_conditions.py::test_a_pods_subresources_are_nobodys",
+            ],
+        },
+    ),
+    Case(
+        "B66",
+        "A namespace's LimitRange refuses what we add, and the user never wrote it.",
+        {
+            "U": [
+                "unit/webhook/test_cpu.py::test_a_setting_caps_what_is_added",
+                "unit/webhook/test_cpu.py::"
+                "test_the_announcement_says_all_that_a_limit_range_may_refuse",
+            ],
+            "C": ["contract/test_deploy.py::test_pods_are_small_and_shut_in"],
+            "E": [
+                "cluster/test_webhook_policies.py::"
+                "test_a_limit_range_first_fills_in_and_then_judges",
+                "cluster/test_webhook_policies.py::"
+                "test_what_refuses_a_bare_pod_is_said_with_its_reason",
+                "cluster/test_webhook_policies.py::"
+                "test_what_refuses_a_controllers_pod_is_said_to_the_controller",
+                "cluster/test_webhook_capped.py::test_a_capped_limit_passes",
+                "cluster/test_node_policies.py::"
+                "test_what_keeps_a_deployments_pods_away_can_be_found",
+            ],
+            "D": ["docs/how-to/quotas-and-limits.md#LimitRange"],
+        },
+    ),
+    Case(
+        "B67",
+        "Namespaces are chosen by a label that nobody sets.",
+        {
+            "C": ["contract/test_deploy.py::test_every_entry_calls_us_in_the_same_way"],
+            "E": [
+                "cluster/test_deploy_conditions.py::test_system_namespaces_are_left_alone",
+                "cluster/test_deploy_conditions.py::"
+                "test_our_own_and_opted_out_namespaces_are_left_alone",
+            ],
+        },
+    ),
+    Case(
+        "B69",
+        "One container's crash takes along the others on its card.",
+        {
+            "D": ["README.md#How hard a share holds"],
+            "P": [Open(5, "an error event of one container's names it and harms no other's state")],
+        },
+    ),
+    Case(
+        "B71",
+        "The names of our pods' series are overwritten by those of what is scraped.",
+        {"C": [Open(6, "a monitor in the chart that keeps our labels")]},
+    ),
+    Case(
+        "B72",
+        "Each replica makes a CA of its own, and one of them is trusted.",
+        {
+            "U": ["unit/certs/test_keeper.py::test_several_at_once_agree"],
+            "E": [
+                "cluster/test_deploy_certs.py::"
+                "test_three_at_once_agree_and_a_second_run_changes_nothing",
+            ],
+        },
+    ),
+    Case(
+        "B74",
+        "A hardened runtime ignores the variable that names the card.",
+        {
+            "P": [Open(5, "volume mounts and CDI as settings")],
+            "D": [Open(5, "the secure way first")],
+        },
+    ),
+    Case(
+        "B76",
+        "A patch meant for one container lands on another.",
+        {
+            "U": [
+                "unit/webhook/test_cases_patches.py::test_only_the_container_that_asks_is_touched",
+                "unit/webhook/test_patch.py::test_every_operation_is_at_what_it_is_about",
+                "unit/webhook/test_workload_update.py::test_a_fault_moves_with_its_container",
+            ],
+            "E": [
+                "cluster/test_webhook_neighbours.py::test_a_bare_pod_gets_the_same_in_both_orders",
+            ],
+        },
+        otherwise="no `test` operations: a patch is applied to the very object that was sent",
+    ),
+    Case(
+        "B77",
+        "A Job's template, which may not change, is changed by us in an update.",
+        {
+            "U": [
+                "unit/webhook/test_cases_reviews.py::"
+                "test_a_template_is_what_it_was_under_other_settings",
+                "unit/webhook/test_workload_update.py::"
+                "test_a_manifest_applied_again_gives_the_stored_template",
+                "unit/webhook/test_workload_update.py::test_a_job_from_before_keeps_its_template",
+                "matrix/test_matrix.py::test_applied_again_unchanged",
+            ],
+            "E": ["cluster/test_webhook_matrix.py::test_a_row"],
+        },
+    ),
+    Case(
+        "B79",
+        "A card's own readings are copied to each of its pods, and added up.",
+        {"U": [Open(5, "readings of a card once, without a pod's name")]},
+    ),
+    Case(
+        "B81",
+        "Nothing is offered or nothing fits, and nobody says why.",
+        {
+            "D": [Open(6, "symptoms and what to look at")],
+            "E": [
+                "cluster/test_node_explain.py::test_why_a_pod_does_not_run_is_told",
+                Open(6, "each reason has its own message"),
+            ],
+        },
+    ),
+    Case(
+        "B82",
+        "The manifests use versions of the API that are gone.",
+        {
+            "C": [
+                "contract/test_deploy.py::test_every_object_has_its_kinds_schema",
+                "contract/test_deploy.py::test_the_schemas_are_strict",
+                Open(6, "every Kubernetes that we say we run on"),
+            ],
+        },
+    ),
+    Case(
+        "B84",
+        "The runtime is not NVIDIA's: the variable is there and the device is not.",
+        {
+            "U": [
+                "unit/webhook/test_scheduling.py::"
+                "test_the_runtime_class_is_added_where_there_is_none",
+            ],
+            "P": [Open(5, "CDI names instead of variables")],
+            "D": [Open(6, "which runtime a node needs")],
+        },
+    ),
+    Case(
+        "B86",
+        "How the user wants the pod scheduled is lost.",
+        {
+            "U": ["unit/webhook/test_scheduling.py::test_the_users_scheduling_survives"],
+            "E": [
+                "cluster/test_webhook_cases.py::test_nothing_is_lost_and_nothing_else_is_added",
+            ],
+        },
+        otherwise="the tolerations of a setting are added after the user's own",
+    ),
+    Case(
+        "B87",
+        "A number is written as a number, or with a long tail, where text is wanted.",
+        {
+            "U": [
+                "unit/webhook/test_cases_patches.py::test_numbers_are_written_as_short_text",
+                "unit/webhook/test_laws.py::"
+                "test_the_patch_makes_the_desired_object_under_strict_rfc_6902",
+                "unit/vgpu/test_quantity.py::test_decimals_as_people_write_them",
+            ],
+        },
+    ),
+    Case(
+        "B89",
+        "The webhook may do far more in the cluster than it has to.",
+        {
+            "C": [
+                "contract/test_deploy.py::test_rights_are_named_and_only_certs_has_any",
+                "contract/test_deploy.py::test_only_certs_gets_a_token",
+            ],
+            "U": ["unit/webhook/test_app.py::test_nothing_else_is_there"],
+            "E": [
+                "cluster/test_deploy_certs.py::test_certs_may_do_what_it_must_and_nothing_else",
+            ],
+        },
+        otherwise="metrics are served beside admission: they are of no pod's content",
+    ),
+    Case(
+        "B91",
+        "A probe speaks another scheme, or the certificate comes late.",
+        {
+            "C": ["contract/test_deploy.py::test_probes_ask_the_program_and_not_only_its_port"],
+            "U": ["integration/test_gunicorn.py::test_it_waits_for_its_first_certificate"],
+        },
+    ),
+    Case(
+        "B92",
+        "An init container's slots, asked for again, make a pod fail.",
+        {
+            "P": [
+                "integration/test_plugin.py::test_an_init_containers_slots_are_used_again",
+                "integration/test_plugin.py::test_calls_that_ask_for_nothing",
+                "integration/test_plugin.py::test_bad_requests_are_refused",
+                "unit/plugin/test_allocation.py::test_nothing_asked_nothing_given",
+            ],
+        },
+    ),
+    Case(
+        "B94",
+        "The variable names one card once for each slot.",
+        {
+            "P": [
+                "integration/test_plugin.py::test_a_share_of_a_t4",
+                "integration/test_plugin.py::test_slots_of_two_cards_are_refused_with_a_sentence",
+            ],
+        },
+        otherwise="slots of two cards are refused, so there is one card to name",
+    ),
+    Case(
+        "B96",
+        "A certificate has no alternative names, and API servers refuse it.",
+        {
+            "U": [
+                "unit/certs/test_issue.py::"
+                "test_a_serving_certificate_is_for_our_service_and_signs_nothing",
+                "unit/certs/test_issue.py::test_a_ca_may_sign_servers_and_nothing_else",
+                "unit/certs/test_issue.py::test_key_serial_and_time_are_the_callers",
+            ],
+        },
+    ),
+    Case(
+        "B97",
+        "A key that everybody can read is shipped, and its certificate ends.",
+        {
+            "C": [
+                "contract/test_deploy.py::test_no_key_and_no_certificate_is_in_the_file",
+                "contract/test_keys.py::test_no_private_key_is_in_the_repository",
+            ],
+        },
+    ),
+    Case(
+        "B99",
+        "Something was changed, and no patch is sent.",
+        {
+            "U": [
+                "unit/webhook/test_cpu.py::test_only_what_lacks_is_added",
+                "unit/webhook/test_laws.py::"
+                "test_the_patch_makes_the_desired_object_under_strict_rfc_6902",
+            ],
+        },
+    ),
+    Case(
+        "B101",
+        "A card's number is another one for the driver, for CUDA and for the plugin.",
+        {
+            "P": [
+                "integration/test_nvml.py::test_cards_are_what_the_driver_says",
+                "integration/test_plugin.py::test_a_share_of_a_t4",
+                Open(5, "device files by the card's own minor number"),
+            ],
+        },
+    ),
+    Case(
+        "B102",
+        "People who come from another product write decimals.",
+        {
+            "U": [
+                "matrix/test_matrix.py::test_created",
+                "unit/webhook/test_annotations.py::test_an_annotation_is_an_ask_of_a_pod",
+                "unit/webhook/test_limits.py::test_spellings_of_one_share",
+            ],
+        },
+        otherwise="1.0 is a whole card, where these are served",
+    ),
+]
