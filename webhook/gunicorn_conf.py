@@ -68,6 +68,8 @@ def on_starting(_server: Any) -> None:
 def post_worker_init(worker: Any) -> None:
     """Tell the worker what `Config` says."""
     worker.drain_seconds = _config.drain_seconds
+    # It would put a line together for each request, which nobody gets to see.
+    worker.log.access = lambda *_: None
     # What is loaded stays: the collector need not go through it, which takes 20 ms. And a review
     # leaves no cycles, so there is no need to look for some twice in each.
     gc.freeze()

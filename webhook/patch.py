@@ -4,7 +4,6 @@ Objects share what did not change, so the way down to the differences is short. 
 find out, how one list becomes a longer or shorter one, jsonpatch does.
 """
 
-from itertools import takewhile
 from typing import Any, TypeAlias
 
 from jsonpatch import JsonPatch
@@ -53,8 +52,11 @@ def _compare_items(before: list[Any], after: list[Any], at: str, found: list[Ope
             if new is not old:
                 _compare(old, new, f"{at}/{index}", found)
         return
-    pairs = zip(before, after, strict=False)
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
+    same = 0
+    for old, new in zip(before, after, strict=False):
+        if new is not old:
+            break
+        same += 1
     if same == len(before):
         longer = range(same, len(after))
         found += [{"op": "add", "path": f"{at}/{index}", "value": after[index]} for index in longer]

@@ -90,9 +90,11 @@ def _addressed(said: Notes, readings: list[Reading]) -> tuple[dict[str, Ask], li
     else the one that kubectl would take, else, with a warning, the first.
     """
     unnamed = said.asks.get("")
+    if unnamed is None:
+        return said.asks, []
     apps = [reading for reading in readings if reading.container.section == "containers"]
     candidates = {reading.container.name: reading for reading in apps}
-    if unnamed is None or not candidates:
+    if not candidates:
         return {name: ask for name, ask in said.asks.items() if name}, []
     holders = [
         name
