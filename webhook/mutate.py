@@ -98,9 +98,7 @@ def _templates(review: Review, found: list[Pattern], config: Config) -> Desired:
         return Desired(document, [], [])
     places = templates.places(document, found)
     if len(places) > templates.MOST_TEMPLATES:
-        text = (
-            f"{review.kind} has more than {templates.MOST_TEMPLATES} templates; none is translated"
-        )
+        text = f"{review.kind}: over {templates.MOST_TEMPLATES} templates; none is translated"
         return _untranslated(review, text)
     warnings, faults = _misplaced(document, found, places), list[Finding]()
     if review.old is not None and warnings:

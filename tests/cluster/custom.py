@@ -104,7 +104,7 @@ def definition(kind: str) -> Json:
             "group": GROUP,
             "scope": "Namespaced",
             "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-            "versions": [version],
+            "versions": [version, {**version, "name": "v1beta1", "storage": False}],
         },
     }
 

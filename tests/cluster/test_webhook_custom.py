@@ -11,6 +11,7 @@ from tests.cluster import custom, shapes, webhooks
 from tests.cluster.api import ApiError, Json
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.custom import KINDS, asking, held, holding, plain
+from tests.cluster.eventually import eventually
 from vgpu import names
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.usefixtures("told")]
@@ -69,21 +70,37 @@ class Applied:
         return amounts(self.read())
 
 
-def unwatched(plane: ControlPlane, namespace: str, *, off: bool) -> None:
-    """Have the webhook leave a namespace alone, or not."""
-    obj: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    label = names.ADMISSION_DISABLED if off else None
-    plane.api.patch(obj, {"metadata": {"labels": {names.LABEL_ADMISSION: label}}})
+def left_alone(plane: ControlPlane, beside: str) -> Json:
+    """Make another namespace, which the webhook leaves alone."""
+    labels = {names.LABEL_ADMISSION: names.ADMISSION_DISABLED}
+    metadata = {"name": f"{beside}-off", "labels": labels}
+    return plane.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+
+
+def watched(plane: ControlPlane, made: Json) -> None:
+    """Have the webhook look after a namespace again, and wait until the API server knows."""
+    plane.api.patch(made, {"metadata": {"labels": {names.LABEL_ADMISSION: None}}})
+    probe, name = holding("FreeForm", asking(gpu="300m"), plain(), name="probe"), namespace_of(made)
+
+    def translated() -> bool:
+        return amounts(plane.api.create(probe, name, "?dryRun=All"))[0] == {names.COUNT: "30"}
+
+    eventually(translated, f"the webhook to be asked about {name}")
+
+
+def namespace_of(made: Json) -> str:
+    name: str = made["metadata"]["name"]
+    return name
 
 
 @pytest.mark.parametrize("kind", CHECKED)
 def test_without_the_webhook_the_kind_itself_refuses_an_ask(
     apiserver: ControlPlane, namespace: str, kind: str
 ) -> None:
-    unwatched(apiserver, namespace, off=True)
+    alone = namespace_of(left_alone(apiserver, namespace))
     for pods in ((asking(gpu="300m"), plain()), (plain(), asking(gpu="300m"))):
         with pytest.raises(ApiError, match="must be a standard resource"):
-            apiserver.api.create(holding(kind, *pods), namespace)
+            apiserver.api.create(holding(kind, *pods), alone)
 
 
 @each_kind
@@ -94,6 +111,22 @@ def test_every_template_is_translated(apiserver: ControlPlane, namespace: str, k
     untouched = holding(kind, plain(), asking(**{names.NVIDIA_GPU: "1"}), name="plain")
     made = apiserver.api.create(untouched, namespace)
     assert amounts(made) == [{}, {names.NVIDIA_GPU: "1"}]
+
+
+@each_kind
+def test_another_version_of_the_kind_is_the_same_kind(
+    apiserver: ControlPlane, namespace: str, kind: str
+) -> None:
+    """The setting names v1; the API server converts, since the entries' matchPolicy says so."""
+    obj = holding(kind, asking(gpu="300m"), asking(gpu="1500m"))
+    obj["apiVersion"] = f"{custom.GROUP}/v1beta1"
+    with pytest.raises(ApiError, match="1500m: above one card"):
+        apiserver.api.create(obj, namespace)
+    made = apiserver.api.create(
+        {**holding(kind, asking(gpu="300m"), plain()), "apiVersion": obj["apiVersion"]}, namespace
+    )
+    assert made["apiVersion"] == obj["apiVersion"]
+    assert amounts(made) == [{names.COUNT: "30"}, {}]
 
 
 def test_templates_below_two_wildcards_are_translated(
@@ -235,15 +268,15 @@ def test_a_new_item_in_front_takes_nothing_from_its_neighbour(
 def test_what_was_stored_before_never_changes_by_itself(
     apiserver: ControlPlane, namespace: str, kind: str
 ) -> None:
-    unwatched(apiserver, namespace, off=True)
-    stored = apiserver.api.create(holding(kind, asking(gpu="300m"), plain()), namespace)
-    unwatched(apiserver, namespace, off=False)
+    made = left_alone(apiserver, namespace)
+    stored = apiserver.api.create(holding(kind, asking(gpu="300m"), plain()), namespace_of(made))
+    watched(apiserver, made)
     changes: list[Json] = [{"metadata": {"labels": {"a": "b"}}}, {"spec": {"suspend": True}}]
     for change in changes:
-        stored = apiserver.api.patch(stored, change, namespace)
+        stored = apiserver.api.patch(stored, change)
         assert held(stored)[0]["spec"]["containers"][0]["resources"] == {"limits": {"gpu": "300m"}}
     stored["spec"]["items"][0]["template"]["spec"]["containers"][0]["image"] = "other"
-    assert amounts(apiserver.api.update(stored, namespace)) == [{names.COUNT: "30"}, {}]
+    assert amounts(apiserver.api.update(stored)) == [{names.COUNT: "30"}, {}]
 
 
 # A kind that the setting does not name: its children are handled when they are created.

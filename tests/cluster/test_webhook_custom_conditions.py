@@ -7,6 +7,7 @@ import copy
 import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -363,6 +364,29 @@ def test_the_entries_for_built_in_kinds_are_as_they_were(
     apiserver: ControlPlane, counter: Counter, namespace: str
 ) -> None:
     assert counter.during(lambda: create(apiserver, asking(gpu="300m"), namespace)) == PODS
+
+
+def test_an_empty_setting_takes_the_entries_away_again(
+    apiserver: ControlPlane, tmp_path: Path
+) -> None:
+    def apply(setting: str) -> list[str]:
+        config = webhooks.configuration(
+            "https://127.0.0.1:1", b"", custom.rendered(tmp_path, setting)
+        )
+        config["metadata"]["name"] = "milligpu-applied"
+        for entry in config["webhooks"]:
+            del entry["clientConfig"]["caBundle"]
+            entry["namespaceSelector"] = {"matchLabels": {"nobody": "has-this"}}
+        text = json.dumps(config)
+        apiserver.kubectl("apply", "-f", "-", stdin=text)
+        return [each["name"] for each in apiserver.api.read(config)["webhooks"]]
+
+    try:
+        shipped = apply("[]")
+        assert apply(custom.SETTING) == [*shipped, *BRINGS, *STORED]
+        assert apply("[]") == shipped
+    finally:
+        apiserver.kubectl("delete", webhooks.KIND, "milligpu-applied")
 
 
 # The webhook is away.

@@ -288,7 +288,7 @@ def test_too_many_templates_are_left_as_they_are() -> None:
     assert limits(created(some), 199) == {COUNT: "30"}
     outcome = answered(review({**some, "templates": [*some["templates"], {}]}), CONFIG)
     assert (outcome.allowed, outcome.patch) == (True, [])
-    warning = "milligpu: Policy has more than 200 templates; none is translated"
+    warning = "milligpu: Policy: over 200 templates; none is translated"
     assert outcome.warnings == [warning]
 
 
