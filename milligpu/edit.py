@@ -143,9 +143,9 @@ class _Editor:
         """Return where the value ends that comes after a key or from a dash on."""
         if node and _is_block(node):
             return self._members(node)[-1].end
-        if node and _start(node) < node.end_mark.index:
+        if node and (text := self.text[_start(node) : node.end_mark.index]):
             # Blank lines and comments after a block of text are not its own.
-            return len(self.text[: node.end_mark.index].rstrip())
+            return _start(node) + len(text.rstrip())
         mark = (_EMPTY if node else _ALIAS).match(self.text, after)
         return mark.end() if mark else after
 
