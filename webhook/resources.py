@@ -121,7 +121,8 @@ def granted(reading: Reading, grant: Grant | None) -> Json:
     for side in ("limits", "requests"):
         before = resources.get(side) or {}
         after = {key: value for key, value in before.items() if key not in drop}
-        if grant and asks.number(after.get(grant.resource, 0)) != grant.number:
+        held = after.get(grant.resource) if grant else None
+        if grant and (held is None or asks.number(held) != grant.number):
             after[grant.resource] = str(grant.number)
         if after != before:
             changed[side] = after
