@@ -184,7 +184,7 @@ CASES = [
         "A second call for the same pod adds everything again.",
         {
             "U": [
-                "matrix/test_matrix.py::test_created_anew_from_what_is_stored",
+                "matrix/test_matrix.py::test_created",
                 "unit/webhook/test_laws.py::test_the_answer_is_a_fixed_point",
                 "unit/webhook/test_reinvocation.py::test_a_copy_of_a_live_pod_needs_nothing",
             ],
@@ -263,6 +263,7 @@ CASES = [
                 "unit/webhook/test_admission.py::test_an_unchanged_object_is_answered_without_one",
                 "unit/webhook/test_admission.py::test_what_is_no_review_is_refused",
                 "unit/webhook/test_admission.py::test_another_version_is_refused",
+                "unit/webhook/test_admission.py::test_a_part_that_is_missing_is_named",
                 "unit/webhook/test_app.py::test_what_is_no_review_is_refused",
                 "unit/webhook/test_app.py::test_another_method_is_refused",
             ],

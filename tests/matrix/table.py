@@ -193,6 +193,7 @@ ROWS = [
     # never an init container.
     Row("annotations: {milligpu.io/gpu: 300m}", Share(30)),
     Row("annotations: {milligpu.io/gpu: '0.3'}", Share(30)),
+    Row("annotations: {milligpu.io/gpu: '0.4'}", Share(40)),
     Row("annotations: {milligpu.io/gpu: 30%}", Share(30)),
     Row("annotations: {milligpu.io/gpu: it=300m}", Share(30)),
     Row("annotations: {milligpu.io/gpu: it=30%}", Share(30)),
@@ -227,6 +228,7 @@ ROWS = [
     # Whole cards.
     Row("limits: {gpu: 1}", Denied("{it}.resources.limits[gpu]: 1: ", OFF), Whole(1)),
     Row("limits: {gpu: 2}", Denied("{it}.resources.limits[gpu]: 2: ", OFF), Whole(2)),
+    Row("limits: {gpu: 17}", Denied("{it}.resources.limits[gpu]: 17: ", OFF), Whole(17)),
     Row("limits: {gpu: 2000m}", Denied("{it}.resources.limits[gpu]: 2", OFF), Whole(2)),
     Row(
         "limits: {milligpu.io/gpu: '2'}",
@@ -236,6 +238,11 @@ ROWS = [
     Row(
         "annotations: {milligpu.io/gpu: '1'}",
         Denied("{pod}.annotations[milligpu.io/gpu]: 1: ", OFF),
+        Whole(1),
+    ),
+    Row(
+        "annotations: {milligpu.io/gpu: '1.0'}",
+        Denied("{pod}.annotations[milligpu.io/gpu]: 1.0: ", OFF),
         Whole(1),
     ),
     Row(
