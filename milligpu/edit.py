@@ -20,10 +20,6 @@ New: TypeAlias = tuple[str, Any]
 """A key, empty for an item of a list, and its value."""
 
 
-class CannotEditError(Exception):
-    """The text is written in a way for which there is no edit."""
-
-
 class Member(NamedTuple):
     """A key with its value, or an item of a list, in a text."""
 
@@ -40,14 +36,14 @@ Pairs: TypeAlias = list[tuple[Member | None, New | None]]
 
 
 def edited(text: str, before: Any, after: Any) -> str:
-    """Return a document's text with another value. Raises CannotEditError.
+    """Return a document's text with another value. Raises ValueError where that is not possible.
 
     Where an alias stands for something that changes, the result may hold something else.
     """
     text += "" if text.endswith("\n") else "\n"
     editor = _Editor(text)
     if not editor.edit(kubeyaml.tree(text), before, after, ""):
-        raise CannotEditError
+        raise ValueError("it does not stand in lines")
     for start, end, _, new in sorted(editor.edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
@@ -100,7 +96,7 @@ class _Editor:
     def _remove(self, member: Member) -> None:
         start = member.start - self._column(member.start)
         if self.text[start : member.start].strip():
-            raise CannotEditError
+            raise ValueError("something stands before it in its line")
         self._put(start, self._line_end(member.end) + len(self.newline), "")
 
     def _lines(self, old: Member | None, new: New, key: str) -> list[str]:
@@ -136,7 +132,7 @@ class _Editor:
         else:
             match = _DASH.match(self.text, _start(node))
         if match is None:
-            raise CannotEditError
+            raise ValueError("it has no dash")
         return match.end() - 1
 
     def _end(self, node: Node | None, after: int) -> int:

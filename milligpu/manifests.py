@@ -21,6 +21,7 @@ STDIN = Path("-")
 _SEPARATOR = re.compile(r"(^---[ \t]*(?:#[^\n]*)?\r?(?:\n|\Z))", re.MULTILINE)
 _CONTENT = re.compile(r"^(?!---)[ \t]*[^\s#\ufeff]", re.MULTILINE)
 _OBJECT = re.compile(r"[\s\ufeff]*{")
+_INDENT = re.compile(r"\s*{\s*\n([ \t]+)")
 _PAIR = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..")
 _KEYS = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 _LONGEST_CAPTION = 3  # lines; what is longer is a licence or notes
@@ -47,8 +48,10 @@ class Piece:
         if after is self.json:
             return self.text
         if _is_json(self.text):
-            return json.dumps(after, indent=2, ensure_ascii=self.text.isascii()) + "\n"
-        with suppress(edit.CannotEditError, YAMLError, ValueError, TypeError):
+            indent = found[1] if (found := _INDENT.match(self.text)) else None
+            body = json.dumps(after, indent=indent, ensure_ascii=self.text.isascii())
+            return self.text.replace(self.text.strip(), body)
+        with suppress(YAMLError, ValueError, TypeError):
             text = edit.edited(self.text, self.json, after)
             if _exact(kubeyaml.load(text)[1]) == _exact(after):
                 return text
@@ -89,7 +92,7 @@ class Manifest:
                 pairs = [(item, item) for item in items[int(key) :][:1]] if items else []
             if not pairs:
                 break
-            found, node = pairs[0]
+            found, node = pairs[-1]  # the first ones may be taken from another object
         return int(self._piece.line + found.start_mark.line)
 
 
@@ -185,7 +188,7 @@ def _objects(where: str, piece: Piece, node: Node, document: Any) -> Iterator[Ma
         case {"apiVersion": str(version), "kind": str(kind), "items": list(items)} if kind.endswith(
             "List"
         ):
-            [nodes] = [value for key, value in node.value if key.value == "items"]
+            nodes = [value for key, value in node.value if key.value == "items"][-1]
             for number, (below, item) in enumerate(zip(nodes.value, items, strict=True), 1):
                 if kind != "List" and isinstance(item, dict):
                     item.setdefault("apiVersion", version)

@@ -131,9 +131,11 @@ def test_the_objects_of_a_json_file_are_read_however_they_stand(tmp_path: Path) 
     assert [item.document for item in manifests.read(path).manifests] == [first, pod("c"), second]
 
 
-def test_json_stays_json(tmp_path: Path) -> None:
-    [item] = (file := read(tmp_path, json.dumps(pod("a"), indent=4))).manifests
-    assert json.loads(file.rewritten({item: pod("é")})) == pod("é")
+@pytest.mark.parametrize("indent", [None, 4, "\t"])
+def test_json_stays_json(tmp_path: Path, indent: int | str | None) -> None:
+    [item] = (file := read(tmp_path, json.dumps(pod("a"), indent=indent) + "\n")).manifests
+    made = pod("é", spec={})
+    assert file.rewritten({item: made}) == json.dumps(made, indent=indent) + "\n"
 
 
 def test_the_items_of_a_typed_list_have_its_kind(tmp_path: Path) -> None:
@@ -197,7 +199,8 @@ spec:
     - name: a
     - resources:
         <<: *base
-
+        limits:
+          cpu: 1
     -
       resources: *base
 """
@@ -213,9 +216,9 @@ spec:
         ("spec.containers[0].name", 11),
         ("spec.containers[0].resources.limits[gpu]", 11),
         ("spec.containers[1].resources", 12),
-        ("spec.containers[1].resources.limits[gpu]", 8),
+        ("spec.containers[1].resources.limits[cpu]", 15),
         ("spec.containers[2].resources.limits[gpu]", 8),
-        ("spec.containers[2].env[0]", 16),
+        ("spec.containers[2].env[0]", 17),
         ("spec.containers[3]", 10),
         ("spec.containers", 10),
         ("kind.x[0]", 2),
