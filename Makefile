@@ -49,6 +49,9 @@ cluster: setup ## as root: the same cluster, left running to play with
 cluster-down: setup ## as root: end it
 	$(BIN)/python -m tests.cluster down
 
+fuzz: setup ## 100,000 reviews before a second opinion, in some minutes (REVIEWS=1000 SEED=1)
+	$(BIN)/python -m tests.fuzz $(if $(REVIEWS),--reviews $(REVIEWS)) $(if $(SEED),--seed $(SEED))
+
 bench: setup ## print speeds beside their floors
 	$(BIN)/python -m bench
 

@@ -44,16 +44,16 @@ _NOTES: Choices = {
 }
 _NOTED: Choices = {"milligpu.io/gpu": ["300m", "c0=10%", "0.1"]}
 _ANY_NOTED: Choices = {"milligpu.io/gpu": ["300m", "c0=10%", "1", "x", "c9=300m", "0", ""]}
-_VARIABLES = [
+VARIABLES = [
     *("A", "B", "PER_PROCESS_GPU_MEMORY_FRACTION", "NVIDIA_VISIBLE_DEVICES"),
     *("CUDA_VISIBLE_DEVICES", "MILLIGPU_SHARE", "NVIDIA_DRIVER_CAPABILITIES"),
 ]
-_ENTRIES: list[Json] = [
-    *({"name": name, "value": value} for name in _VARIABLES for value in ("", "0.1", "0.9")),
-    *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": "x"}}} for name in _VARIABLES),
+ENTRIES: list[Json] = [
+    *({"name": name, "value": value} for name in VARIABLES for value in ("", "0.1", "0.9")),
+    *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": "x"}}} for name in VARIABLES),
     {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},
 ]
-_WORDS = [
+WORDS = [
     *("--x=1", "sh", "-c", "run", "tensorflow_model_server"),
     *(f"{FLAG}0.2", f"{FLAG}0.9", OUR_FLAG),
 ]
@@ -86,14 +86,14 @@ def _containers(choices: Choices, least: int, most: int) -> st.SearchStrategy[li
     resources = st.fixed_dictionaries(
         {}, optional={"limits": _some(choices), "requests": _some({"cpu": _PLAIN["cpu"]})}
     )
-    env = st.lists(st.sampled_from(_ENTRIES), max_size=4, unique_by=lambda entry: entry["name"])
+    env = st.lists(st.sampled_from(ENTRIES), max_size=4, unique_by=lambda entry: entry["name"])
     fields: st.SearchStrategy[Json] = st.fixed_dictionaries(
         {"image": st.sampled_from(["registry.example/model", OFFICIAL]), "resources": resources},
         optional={
             "env": env | st.none(),
             "envFrom": st.just([{"configMapRef": {"name": "c"}}]),
-            "command": _lists(_WORDS),
-            "args": _lists(_WORDS) | st.none(),
+            "command": _lists(WORDS),
+            "args": _lists(WORDS) | st.none(),
             "restartPolicy": st.just("Always"),
         },
     )
