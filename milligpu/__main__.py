@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,7 +17,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # n
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     parser = _parser()
-    options = parser.parse_args(arguments, argparse.Namespace(parser=parser))
+    options = parser.parse_args(arguments, argparse.Namespace(parser=parser, run=_module))
     try:
         status: int = options.run(options)
         sys.stdout.flush()
@@ -28,6 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _unusable() as fault:
         print(f"milligpu {options.command}: {fault}", file=sys.stderr)
         return UNUSABLE
+    return status
+
+
+def _module(options: argparse.Namespace) -> int:
+    """Run the module that is named as the command, with the options that it takes."""
+    module = import_module(f"milligpu.{options.command}")
+    status: int = module.main(*(getattr(options, name) for name in options.takes))
     return status
 
 
@@ -77,13 +85,7 @@ def _mutate(commands: Commands) -> None:
         default="object",
         help="pod: print only the pods that would be made of their templates",
     )
-
-    def run(options: argparse.Namespace) -> int:
-        from milligpu import mutate
-
-        return mutate.main(options.files, options.form)
-
-    command.set_defaults(run=run)
+    command.set_defaults(takes=("files", "form"))
 
 
 def _lint(commands: Commands) -> None:
@@ -96,13 +98,7 @@ def _lint(commands: Commands) -> None:
     )
     command.add_argument("files", nargs="+", type=Path, metavar="FILE", help="- is standard input")
     command.add_argument("--format", choices=("text", "json", "sarif"), default="text")
-
-    def run(options: argparse.Namespace) -> int:
-        from milligpu import lint
-
-        return lint.main(options.files, options.format)
-
-    command.set_defaults(run=run)
+    command.set_defaults(takes=("files", "format"))
 
 
 def _explain(commands: Commands) -> None:
@@ -139,13 +135,7 @@ def _render(commands: Commands) -> None:
         f" {ENV_OURS}TEMPLATE_PATHS in its ConfigMap needs; all else stays as it is.",
     )
     command.add_argument("file", type=Path, metavar="FILE", help="- is standard input")
-
-    def run(options: argparse.Namespace) -> int:
-        from milligpu import render
-
-        return render.main(options.file)
-
-    command.set_defaults(run=run)
+    command.set_defaults(takes=("file",))
 
 
 def _demo(commands: Commands) -> None:
@@ -159,13 +149,7 @@ def _demo(commands: Commands) -> None:
     command.add_argument(
         "files", nargs="*", type=Path, metavar="FILE", help="default: the examples"
     )
-
-    def run(options: argparse.Namespace) -> int:
-        from milligpu import demo
-
-        return demo.main(options.files)
-
-    command.set_defaults(run=run)
+    command.set_defaults(takes=("files",))
 
 
 def _completion(commands: Commands) -> None:
