@@ -1,3 +1,4 @@
+import json
 import re
 from copy import deepcopy
 from typing import Any
@@ -16,7 +17,7 @@ def rewritten(text: str, after: Any) -> str:
     return Piece(text, 1, root, before).rewritten({id(before): after})
 
 
-@given(written())
+@given(written() | written(anchors=True))
 def test_a_text_means_what_was_written(pair: tuple[Any, str]) -> None:
     value, text = pair
     assert kubeyaml.load(text)[1] == value
@@ -25,6 +26,23 @@ def test_a_text_means_what_was_written(pair: tuple[Any, str]) -> None:
 @given(written(), objects)
 def test_any_value_can_be_given_to_any_text(pair: tuple[Any, str], after: Any) -> None:
     _, text = pair
+    assert exact(kubeyaml.load(rewritten(text, after))[1]) == exact(after)
+
+
+@given(written(anchors=True), st.data())
+def test_a_change_reaches_no_other_place_of_the_same_anchor(
+    pair: tuple[Any, str], data: st.DataObject
+) -> None:
+    value, text = pair
+    after = deepcopy(json.loads(json.dumps(value)))
+    holders = list(inside(after))
+    for _ in range(data.draw(st.integers(1, 3))):
+        holder = data.draw(st.sampled_from(holders))
+        key = data.draw(st.sampled_from(list(holder) if isinstance(holder, dict) else [0]))
+        if data.draw(st.booleans()):
+            holder[key] = data.draw(values)
+        elif len(holder) > 1:
+            del holder[key]
     assert exact(kubeyaml.load(rewritten(text, after))[1]) == exact(after)
 
 

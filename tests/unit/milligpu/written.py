@@ -52,18 +52,23 @@ objects = st.dictionaries(keys, values, min_size=1, max_size=5)
 
 
 @st.composite
-def written(draw: Draw, of: st.SearchStrategy[Any] = objects) -> tuple[Any, str]:
+def written(draw: Draw, *, anchors: bool = False) -> tuple[Any, str]:
     """A value and a text that means it, with comments that are all different."""
-    value = draw(of)
-    writer = _Writer(draw)
+    value = draw(objects)
+    writer = _Writer(draw, anchors)
+    if anchors:
+        value["again"] = [value, *value.values()]
+        value["more"] = {"x": value["again"][1], "items": value["again"][1:2]}
+        value["again"][0] = dict(list(value.items())[:-2])
     text = "\n".join(writer.lines(value)) + draw(st.sampled_from(["\n", "", "\n\n", "\n# end\n"]))
     text = draw(st.sampled_from(["", "# first\n", "---\n", "\ufeff"])) + text
     return value, text.replace("\n", draw(st.sampled_from(["\n", "\n", "\r\n"])))
 
 
 class _Writer:
-    def __init__(self, draw: Draw) -> None:
-        self.draw = draw
+    def __init__(self, draw: Draw, anchors: bool) -> None:
+        self.draw, self.anchors = draw, anchors
+        self.anchored: list[Any] = []
         self.step = draw(st.sampled_from([2, 2, 4]))
         self.offset = draw(st.sampled_from([0, 2]))
         self.comments = count(1)
@@ -83,10 +88,25 @@ class _Writer:
             found += self.item(key) if isinstance(value, list) else self.member(key, value[key])
         return found
 
+    def named(self, head: str, value: Any) -> tuple[str, bool]:
+        """Return what stands before a value, an anchor perhaps; or with its alias, and True."""
+        if not self.anchors:
+            return head, False
+        found = [name for name, each in self.anchored if _same(each, value)]
+        if found and self.chance(2):
+            return f"{head} *{found[-1]}", True
+        if self.chance(3):
+            self.anchored.append((name := f"a{len(self.anchored)}", value))
+            return f"{head} &{name}", False
+        return head, False
+
     def member(self, key: str, value: Any) -> list[str]:
         head = f"{json.dumps(key)}:"
         if self.chance(2) and key in ("a", "b", "name", "gpu", "x/y", "items", "containers"):
             head = f"{key}:"
+        head, done = self.named(head, value)
+        if done:
+            return [head]
         if value and isinstance(value, dict | list) and not self.chance(5):
             indent = " " * (self.step if isinstance(value, dict) else self.offset)
             end = f"  {self.comment()}" if self.chance(6) else ""
@@ -94,12 +114,15 @@ class _Writer:
         return self.short(head, value)
 
     def item(self, value: Any) -> list[str]:
+        head, done = self.named("-", value)
+        if done:
+            return [head]
         if value and isinstance(value, dict | list) and not self.chance(5):
             first, *rest = self.lines(value)
-            if first and not first.startswith("#"):
+            if head == "-" and first and not first.startswith("#"):
                 return [f"- {first}", *(f"  {line}" for line in rest)]
-            return ["-", *(f"  {line}" for line in (first, *rest))]
-        return self.short("-", value)
+            return [head, *(f"  {line}" for line in (first, *rest))]
+        return self.short(head, value)
 
     def short(self, head: str, value: Any) -> list[str]:
         if value is None and self.chance(2):
@@ -110,6 +133,10 @@ class _Writer:
             text = "300m"
         else:
             text = json.dumps(value, ensure_ascii=False)
-        space = self.draw(st.sampled_from([" ", " ", "   ", "\t" if head != "-" else " "]))
+        space = self.draw(st.sampled_from([" ", " ", "   ", "\t" if head[-1] == ":" else " "]))
         end = f" {self.comment()}" if self.chance(4) else ""
         return [f"{head}{space}{text}{end}"]
+
+
+def _same(one: Any, other: Any) -> bool:
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
