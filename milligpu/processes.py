@@ -27,8 +27,8 @@ STOP_SECONDS = 40
 """How long a program may take to end after SIGTERM before it is killed."""
 
 
-class NotStartedError(Exception):
-    """A program ended or was not ready in time; the message holds the end of its output."""
+class ProgramError(Exception):
+    """A program did not start, or did not answer; the message holds what it said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class Program:
         return [json.loads(line) for line in complete.splitlines() if line.startswith("{")]
 
     def wait_until(self, ready: Callable[[], bool], seconds: float = START_SECONDS) -> None:
-        """Return once `ready()`. Raises NotStartedError when the program ends or time is up."""
+        """Return once `ready()`. Raises ProgramError when the program ends or time is up."""
         limit = time.monotonic() + seconds
         while not ready():
             status = self.process.poll()
             if status is not None or time.monotonic() > limit:
                 what = f"not ready in {seconds} s" if status is None else f"ended, status {status}"
                 said = self.output.read_text(errors="replace")[-2000:]
-                raise NotStartedError(f"{' '.join(self.command)}: {what}\n{said}")
+                raise ProgramError(f"{' '.join(self.command)}: {what}\n{said}")
             time.sleep(0.05)
 
     def wait(self, seconds: float = STOP_SECONDS) -> int:
@@ -126,10 +126,13 @@ class Webhook:
         return self._request("GET", path)
 
     def review(self, document: Any) -> dict[str, Any]:
-        """Send an AdmissionReview and return the one that comes back."""
-        status, text = self._request("POST", "/mutate", json.dumps(document))
+        """Send an AdmissionReview and return the one that comes back. Raises ProgramError."""
+        try:
+            status, text = self._request("POST", "/mutate", json.dumps(document))
+        except OSError as fault:
+            raise ProgramError(f"no answer from the webhook: {fault}") from fault
         if status != http.HTTPStatus.OK:
-            raise ValueError(f"the webhook answered {status}: {text}")
+            raise ProgramError(f"the webhook answered {status}: {text}")
         answer: dict[str, Any] = json.loads(text)
         return answer
 

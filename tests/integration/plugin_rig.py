@@ -8,15 +8,20 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, Self
+
+import grpc
 
 from milligpu import kubelet
-from milligpu.kubelet import Pod
+from milligpu.kubelet import AdmissionError, Context, Grant
 from milligpu.processes import free_port
 from plugin.__main__ import run
 from plugin.config import Config
 from plugin.gpu import MIB, Gpu, InventoryError, Probe
+from plugin.v1beta1 import deviceplugin_pb2 as api
+from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
 from vgpu import names
+from webhook.pod import Json
 
 P = ParamSpec("P")
 LOOPBACK = "127.0.0.1"
@@ -48,12 +53,39 @@ async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
 
 
 class Kubelet(kubelet.Kubelet):
-    """The stand-in, with what only tests do with it."""
+    """The stand-in, with the checks, the order of choice and the words of the real one.
+
+    See `devicemanager` in Kubernetes 1.36: its registration server, and `devicesToAllocate`.
+    """
+
+    dial_seconds = 10.0
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.registrations = 0
+        self._preferring: dict[str, bool] = {}
+        self._admission = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        for path in self.folder.iterdir():
+            if path.is_socket():
+                path.unlink()
+        return await super().__aenter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        await super().__aexit__()
+        self.devices = {name: dict.fromkeys(ids, False) for name, ids in self.devices.items()}
+
+    async def disconnect(self, name: str) -> None:
+        """Hang up on a resource's plugin; its devices become unhealthy."""
+        if channel := self._channels.pop(name, None):
+            self.devices[name] = dict.fromkeys(self.devices.get(name, ()), False)
+            await channel.close()
 
     async def restart(self) -> None:
         """Stop and start: a new socket, and plugins have to register again."""
-        await self.stop()
-        await self.start()
+        await self.__aexit__()
+        await self.__aenter__()
 
     async def listed(self, name: str, count: int, timeout: float = 10) -> frozenset[str]:  # noqa: ASYNC109
         """Wait until a resource has exactly so many healthy devices and return their ids.
@@ -65,7 +97,68 @@ class Kubelet(kubelet.Kubelet):
             if asyncio.get_running_loop().time() > limit:
                 raise TimeoutError(f"{len(healthy)} of {count} x {name} after {timeout} s")
             await asyncio.sleep(0.005)
-        return frozenset(healthy)
+        return healthy
+
+    async def Register(self, request: api.RegisterRequest, context: Context) -> api.Empty:  # noqa: N802
+        """Refuse what is no plugin, and call it inside the call."""
+        name = request.resource_name
+        if request.version != "v1beta1":
+            fault = f'requested API version "{request.version}" is not supported by kubelet.'
+            fault += ' Supported version is ["v1beta1"]'
+            await context.abort(grpc.StatusCode.UNKNOWN, fault)
+        if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
+            await context.abort(grpc.StatusCode.UNKNOWN, f'the ResourceName "{name}" is invalid')
+        try:
+            answer = await super().Register(request, context)
+        except (TimeoutError, grpc.aio.AioRpcError):
+            await context.abort(grpc.StatusCode.UNKNOWN, "failed to dial device plugin")
+        self.registrations += 1
+        return answer
+
+    async def _dial(self, request: api.RegisterRequest) -> grpc.aio.Channel:
+        channel = await super()._dial(request)
+        try:
+            await asyncio.wait_for(channel.channel_ready(), self.dial_seconds)
+            options = await rpc.DevicePluginStub(channel).GetDevicePluginOptions(api.Empty())
+        except BaseException:
+            await channel.close()
+            raise
+        preferring = options.get_preferred_allocation_available
+        self._preferring[request.resource_name] = preferring
+        return channel
+
+    async def _watch(self, name: str, plugin: rpc.DevicePluginStub) -> None:
+        await super()._watch(name, plugin)
+        # By name, whoever that is by now: kubernetes#127803, which plugins must survive.
+        await self.disconnect(name)
+
+    async def admit(self, pod: Json) -> tuple[Grant, ...]:
+        """Admit one pod after the other."""
+        async with self._admission:
+            return await super().admit(pod)
+
+    async def _choose(
+        self, name: str, needed: int, must: frozenset[str], free: frozenset[str]
+    ) -> frozenset[str]:
+        if not self.healthy(name):
+            fault = "no healthy devices present; cannot allocate unhealthy devices"
+            raise AdmissionError(f"{fault} {name}")
+        missing = needed - len(must)
+        if not missing:
+            return must
+        if len(free) < missing:
+            numbers = f"Requested: {missing}, Available: {len(free)}"
+            raise AdmissionError(f"requested number of devices unavailable for {name}. {numbers}")
+        preferred = frozenset[str]()
+        if self._preferring[name]:
+            preferred = await super()._choose(name, needed, must, free)
+        chosen = must | _some(preferred & free, missing)
+        return chosen | _some(free - chosen, needed - len(chosen))
+
+
+def _some(ids: frozenset[str], count: int) -> frozenset[str]:
+    """Return any `count` of the ids: the order of a set is as arbitrary as that of Go's maps."""
+    return frozenset(list(ids)[:count])
 
 
 def t4(letter: str, index: int) -> Gpu:
@@ -154,7 +247,9 @@ def container(name: str, slots: int, **fields: Any) -> dict[str, Any]:
     return {"name": name, "resources": {"limits": limits}, **fields}
 
 
-def pod(name: str, *containers: dict[str, Any] | int, init: tuple[dict[str, Any], ...] = ()) -> Pod:
+def pod(
+    name: str, *containers: dict[str, Any] | int, init: tuple[dict[str, Any], ...] = ()
+) -> Json:
     """Return a pod; a number stands for a container with so many slots."""
     filled = [container(f"c{n}", c) if isinstance(c, int) else c for n, c in enumerate(containers)]
     return {

@@ -93,24 +93,27 @@ def test_every_example_is_shown_with_the_webhooks_own_words(folder: Path) -> Non
             assert flat(warning) in flat(out)
         if not response["allowed"]:
             refused += 1
-            assert f"refused ✗ {flat(response['status']['message'])}" in flat(out)
-    assert refused == flat(out).count("refused ✗") == 2
+            assert f"refused {flat(response['status']['message'])}" in flat(out)
+    assert refused == len(re.findall(r"^ +refused ", out, re.MULTILINE)) == 2
 
 
 def test_the_main_job_is_there_to_see(folder: Path) -> None:
     _, out, _ = run(folder)
     text = flat(out)
     first, second = T4S
-    for number in (1, 2, 3):
-        assert re.search(rf"sentiment-{number} Running (model: )?", text)
-    assert text.count(f"model: 30 slots of {first}, 4608 MiB, CPU limit 2400m") == 3
-    assert "- gpu: 300m + milligpu.io/vgpu: '30'" in text
-    assert "--enable_batching=true --per_process_gpu_memory_fraction=0.2666" in text
-    assert "uploader: no card webhook NVIDIA_VISIBLE_DEVICES=void" in text
+    for number in (0, 1, 2):
+        assert f"sentiment-{number} Running model: 30 slots of {first}, 4608 MiB" in text
+    assert "- gpu: 300m memory: 2Gi + milligpu.io/vgpu: '30'" in text
+    assert "+ - {name: PER_PROCESS_GPU_MEMORY_FRACTION, value: '0.3'}" in text
+    assert "+ - --per_process_gpu_memory_fraction=$(MILLIGPU_MEMORY_FRACTION)" in text
+    assert f"resnet-0 Running serving: 30 slots of {second}, 4608 MiB plugin MILLIGPU_GPU_" in text
+    assert "MILLIGPU_MEMORY_FRACTION=0.2666" in text
+    assert "uploader:1 + env: + - {name: NVIDIA_VISIBLE_DEVICES, value: void}" in text
     assert "333m is rounded up to 34 slots" in text
-    end = out[out.index("in the end") :]
-    assert re.search(rf"{first}  █+▓+█+░+   90 of 100  Tesla T4", end)
-    assert re.search(rf"{second}  █+░+   30 of 100  Tesla T4", end)
+    assert f"{first} {'#' * 15}{'=' * 15}{'#' * 15}{'=' * 5} 100 of 100 " in text
+    end = out[out.index("8/8 ") :]
+    assert f"{first}  {'#' * 15}{'=' * 15}{'#' * 15}.....   90 of 100" in end
+    assert f"{second}  {'#' * 15}{'.' * 35}   30 of 100" in end
 
 
 def test_other_settings_and_other_cards_make_another_story(folder: Path, tmp_path: Path) -> None:
@@ -126,9 +129,10 @@ def test_other_settings_and_other_cards_make_another_story(folder: Path, tmp_pat
     status, out, err = run(folder, FILES[0], **settings)
     assert (status, err) == (0, "")
     assert "offers 100 x milligpu.io/vgpu" in out
-    assert flat(out).count("30 slots of SIM-other-00, 12288 MiB, CPU limit 1200m") == 3
+    assert flat(out).count("30 slots of SIM-other-00, 12288 MiB") == 3
+    assert "+ cpu: 1200m" in flat(out)
     assert "MILLIGPU_MEMORY_FRACTION=0.3 " in flat(out)
-    assert "90 of 100  Made-up 40G" in out
+    assert "90 of 100" in out
     assert "tolerations" not in out
 
 
@@ -167,17 +171,15 @@ def test_a_file_of_ones_own(folder: Path, tmp_path: Path) -> None:
     assert f"big-2 {pending} and 997 more like it" in text, "two cards hold two of them"
     assert text.count("Pending") == 1, "60 slots are free, though on two cards"
     assert "late Failed UnexpectedAdmissionError" in text
-    assert "whole no share in it" in text
-    assert "asks for a share" not in text
+    assert "whole Running no share in it" in text
 
 
 def test_pods_of_a_file_that_end_make_room_for_the_next_one(folder: Path, tmp_path: Path) -> None:
     files = [write(tmp_path / f"{name}.yaml", pod(name, gpu="900m")) for name in "abc"]
     status, out, _ = run(folder, *files)
     assert status == 0
-    assert flat(out).count("c: 90 slots of") == 3
+    assert flat(out).count("Running c: 90 slots of") == 3
     assert "a ended; its slots are free again" in out
-    assert "0 of 100" in out[out.index("in the end") :]
 
 
 def test_a_file_without_a_share_says_so(folder: Path, tmp_path: Path) -> None:
@@ -186,7 +188,7 @@ def test_a_file_without_a_share_says_so(folder: Path, tmp_path: Path) -> None:
     assert status == 0
     plain = re.sub(r"\x1b\[[0-9;]*m", "", out)
     assert plain != out
-    assert f"nothing in {path} asks for a share: write `gpu: 300m`" in flat(plain)
+    assert "pod as it is, nothing changed plain Running no share in it" in flat(plain)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +206,7 @@ def test_what_cannot_be_read_is_named_before_anything_starts(
     if text is not None:
         path.write_text(text)
     status, out, err = run(folder, path)
-    assert (status, out) == (1, "")
+    assert (status, out) == (2, "")
     assert err.startswith("milligpu demo: ")
     assert message in err
     assert "Traceback" not in err
@@ -238,32 +240,23 @@ spec:
     return path
 
 
-ODD = {
-    "{name: n, image: x}": "containers[1].name: must be a text",  # `n` is false in YAML
-    "{image: x}": "containers[1].name: must be a text",
-    "{name: b, resources: {limits: {memory: much}}}": "limits[memory]: must be a quantity",
-}
-
-
-@pytest.mark.parametrize("container", ODD)
-def test_what_no_api_server_would_store_is_named(
+@pytest.mark.parametrize(
+    "container",
+    [
+        "{name: n, image: x}",  # `n` is false in YAML
+        "{image: x}",
+        "{name: b, resources: {limits: {memory: much}}}",
+        "{name: b, env: null, resources: {limits: null, requests: null}}",
+    ],
+)
+def test_what_no_api_server_would_store_stops_nothing_and_a_proxy_is_not_asked(
     folder: Path, tmp_path: Path, container: str
 ) -> None:
     path = beside_an_ask(tmp_path / "my.yaml", container)
-    status, _, err = run(folder, path)
-    assert status == 1
-    assert err.startswith(f"milligpu demo: {path}: spec.containers[1]")
-    assert ODD[container] in err
-    assert "Traceback" not in err
-
-
-def test_what_is_null_is_not_there_and_a_proxy_is_not_asked(folder: Path, tmp_path: Path) -> None:
-    nulls = "{name: b, image: x, env: null, resources: {limits: null, requests: null}}"
-    path = beside_an_ask(tmp_path / "my.yaml", nulls)
     nobody = "http://127.0.0.1:9"
     status, out, err = run(folder, path, http_proxy=nobody, https_proxy=nobody, all_proxy=nobody)
     assert (status, err) == (0, "")
-    assert "a: 30 slots of" in out
+    assert "Running  a: 30 slots of" in out
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -279,7 +272,7 @@ def test_an_interruption_leaves_nothing_running(
         os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
         _, err = process.communicate(timeout=30)
         assert process.returncode == 130
-        assert err == "\nmilligpu demo: interrupted; everything is stopped\n"
+        assert err == ""
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(folder: Path) -> None:
@@ -327,6 +320,9 @@ class Liars:
         encoded = b64encode(json.dumps(patch).encode()).decode()
         return {"response": {"allowed": True, "patch": encoded, "warnings": ["beware of the dog"]}}
 
+    def free(self, name: str) -> set[str]:
+        return set(self.devices[name]) if name in self.devices else set()
+
     async def admit(self, pod: Json) -> tuple[Grant, ...]:
         if pod["metadata"]["name"] == "unlucky":
             raise AdmissionError("bad luck")
@@ -335,7 +331,7 @@ class Liars:
             names.ENV_GPU_UUID: "SIM-elsewhere",
             names.ENV_MEMORY_MIB: "3",
         }
-        grants = (Grant("c", names.COUNT, ("SIM-x::1", "SIM-x::2"), env),)
+        grants = (Grant("c", names.COUNT, frozenset({"SIM-x::1", "SIM-x::2"}), env),)
         self.pods[f"default/{pod['metadata']['name']}"] = grants
         return grants
 
@@ -344,16 +340,16 @@ def test_nothing_is_shown_that_the_programs_did_not_answer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     liars = cast(Any, Liars())
-    stage = Stage(liars, liars, {"SIM-x": "Abacus"})
+    stage = Stage(liars, liars)
     path = write(tmp_path / "my.yaml", *(pod(name, gpu="300m") for name in ("a", "bad", "unlucky")))
-    demo = Demo(Screen(100, colour=False, unicode=True), stage)
+    demo = Demo(Screen(100, colour=False), stage)
     asyncio.run(demo.show([manifests.read(path)]))
     text = flat(capsys.readouterr().out)
     assert "offers 77 x milligpu.io/vgpu" in text
-    assert "+ gpu: '5' + milligpu.io/vgpu: '7'" in text
-    assert "warning beware of the dog" in text
-    assert "c: 8 slots of SIM-elsewher, 3 MiB webhook LIE=42 plugin" in text
-    assert "2 of 100 Abacus a:2" in text
-    assert "refused ✗ the moon is full" in text
+    assert "- gpu: 300m + gpu: '5' + milligpu.io/vgpu: '7'" in text
+    assert "+ env: + - {name: LIE, value: '42'} warning beware of the dog" in text
+    assert "a Running c: 8 slots of SIM-elsewher, 3 MiB plugin" in text
+    assert f"SIM-x #{'.' * 49} 2 of 100 a:2" in text
+    assert "refused the moon is full" in text
     assert "unlucky Failed UnexpectedAdmissionError: Allocate failed due to bad luck" in text
     assert not {"30", "4608", "2400m"} & set(re.split(r"[^\w]", text))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from milligpu import processes
-from milligpu.processes import Webhook, certificates, write_pair
+from milligpu.processes import ProgramError, Webhook, certificates, write_pair
 from tests.webhook_server import JSON, SECRET, SLOW_SECONDS, UID, plain, pod, post, review, secure
 from webhook.app import MAX_BODY
 
@@ -186,7 +186,7 @@ def test_old_tls_is_refused(shared: Webhook) -> None:
 
 def test_a_bug_is_a_500_and_the_pod_stays_secret(tmp_path: Path) -> None:
     with processes.webhook(tmp_path, "tests.webhook_server:broken()") as webhook:
-        with pytest.raises(ValueError, match="500: internal error"):
+        with pytest.raises(ProgramError, match="500: internal error"):
             webhook.review(review(pod()))
         (line,) = events(webhook, "failed")
         assert (line["uid"], line["error"]) == (UID, "KeyError")

@@ -1,4 +1,5 @@
 from copy import deepcopy
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 from milligpu import workloads
 from vgpu import names
 from webhook import templates
+from webhook.admission import answer
+from webhook.config import Config
 
 Json = dict[str, Any]
 
@@ -79,10 +82,12 @@ def test_limits_arrive_in_a_pods_requests_and_in_no_templates(group: str, kind: 
         ("apps", "ReplicaSet", {"replicas": 0}, 0),
         ("apps", "StatefulSet", {"replicas": 2}, 2),
         ("", "ReplicationController", {"replicas": 2}, 2),
-        ("apps", "DaemonSet", {"replicas": 9}, 1),
+        ("apps", "DaemonSet", {}, 1),
         ("batch", "Job", {}, 1),
+        ("batch", "Job", {"completions": 4}, 1),
         ("batch", "Job", {"parallelism": 4}, 4),
         ("batch", "Job", {"parallelism": 4, "completions": 2}, 2),
+        ("batch", "Job", {"parallelism": 2, "completions": 4}, 2),
         ("batch", "CronJob", {"parallelism": 3}, 3),
         ("", "PodTemplate", {}, 0),
         ("apps", "Deployment", {"replicas": "three"}, 1),
@@ -93,24 +98,29 @@ def test_controllers_make_as_many_pods_as_they_would(
 ) -> None:
     template = {"metadata": {"labels": {"app": "w"}}, "spec": spec(container())}
     pods = list(workloads.pods(workload(group, kind, template, **fields)))
-    assert len(pods) == len({name for name, _ in pods}) == count
-    for _, pod in pods:
+    assert len(pods) == count
+    for number, pod in enumerate(pods):
         assert pod["kind"] == "Pod"
         assert pod["spec"] == template["spec"]
+        assert pod["metadata"]["name"] == f"w-{number}"
         assert pod["metadata"]["labels"] == {"app": "w"}
         assert pod["metadata"]["namespace"] == "default"
         [owner] = pod["metadata"]["ownerReferences"]
         assert owner["controller"] is True
-        assert owner["kind"] == {"Deployment": "ReplicaSet", "CronJob": "Job"}.get(kind, kind)
 
 
-def test_only_a_stateful_sets_pods_have_names_of_their_own() -> None:
-    template = {"metadata": {}, "spec": spec(container())}
-    [(name, pod)] = workloads.pods(workload("apps", "StatefulSet", template))
-    assert pod["metadata"]["name"] == name == "w-0"
-    [(_, pod)] = workloads.pods(workload("apps", "Deployment", template))
-    assert "name" not in pod["metadata"]
-    assert pod["metadata"]["generateName"] == "w-"
+def test_a_pod_is_the_only_one_and_has_no_owner() -> None:
+    pod = workload("", "Pod", {"metadata": {}, "spec": spec(container())})
+    assert list(workloads.pods(pod)) == [pod]
+
+
+@ALL_KINDS
+def test_what_has_no_name_and_namespace_arrives_with_some(group: str, kind: str) -> None:
+    document = workload(group, kind, {"metadata": {}, "spec": spec(container())})
+    assert workloads.arriving(document)["metadata"] == document["metadata"]
+    document["metadata"] = {"generateName": "w-"}
+    arrived = workloads.arriving(document)["metadata"]
+    assert arrived == {"generateName": "w-", "name": "generated", "namespace": "default"}
 
 
 def slots(number: int, **more: Any) -> Json:
@@ -134,69 +144,6 @@ def test_the_scheduler_counts_init_containers_and_sidecars(
     pod = {"metadata": {"name": "p"}, "spec": spec(*main, initContainers=init)}
     assert workloads.needs(pod, names.COUNT) == needs
     assert workloads.needs(pod, names.WHOLE) == 0
-
-
-def test_a_pods_own_variables_beat_the_plugins_and_each_has_its_origin() -> None:
-    written: list[Json] = [
-        {"name": "MINE", "value": "1"},
-        {"name": "SECRET", "valueFrom": {"secretKeyRef": {}}},
-    ]
-    stored = [*written, {"name": "ADDED", "value": "0.3"}, {"name": "BOTH", "value": "pod"}]
-    seen = workloads.environment(written, stored, {"BOTH": "plugin", "CARD": "SIM-1"})
-    assert seen == {
-        "MINE": ("1", "yours"),
-        "SECRET": ("(from secretKeyRef)", "yours"),
-        "ADDED": ("0.3", "webhook"),
-        "BOTH": ("pod", "webhook"),
-        "CARD": ("SIM-1", "plugin"),
-    }
-
-
-def test_a_variable_may_use_the_ones_before_it_but_not_the_plugins() -> None:
-    stored = [
-        {"name": "B", "value": "$(A) $(CARD)"},
-        {"name": "A", "value": "1"},
-        {"name": "C", "value": "$(A)"},
-    ]
-    seen = workloads.environment(stored, stored, {"CARD": "x"})
-    assert (seen["B"][0], seen["C"][0]) == ("$(A) $(CARD)", "1")
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("$(ONE)", "A"),
-        ("-$(TWO)-", "-B-"),
-        ("$(ONE)$(TWO)", "AB"),
-        ("$(ABSENT)", "$(ABSENT)"),
-        ("$$(ONE)", "$(ONE)"),
-        ("$$$(ONE)", "$A"),
-        ("$ONE", "$ONE"),
-        ("$(ONE", "$(ONE"),
-        ("x-$$ONE", "x-$ONE"),
-        ("$(EMPTY)", ""),
-        ("5 $", "5 $"),
-    ],
-)
-def test_arguments_are_filled_in_as_by_the_kubelet(text: str, value: str) -> None:
-    assert workloads.expanded(text, {"ONE": "A", "TWO": "B", "EMPTY": ""}) == value
-
-
-def test_what_is_asked_is_said_for_each_container() -> None:
-    template = {
-        "metadata": {"annotations": {names.ANNOTATION_ASK: "b=0.1"}},
-        "spec": spec(
-            asking({"nvidia.com/gpu": 1, "memory": "1Gi"}, name="a"),
-            container("b"),
-            initContainers=[asking({"gpu": "300m"}, name="i")],
-        ),
-    }
-    assert workloads.asked(workload("batch", "CronJob", template)) == (
-        "i: gpu: 300m",
-        "a: nvidia.com/gpu: 1",
-        "annotation milligpu.io/gpu: b=0.1",
-    )
-    assert workloads.asked({"apiVersion": "v1", "kind": "Service", "metadata": {}}) == ()
 
 
 anything = st.recursive(
@@ -224,5 +171,10 @@ def test_malformed_manifests_reach_the_webhook(held: Any, meta: Any, kind: tuple
         "spec": {"template": {"metadata": meta, "spec": held}, "containers": held},
         "template": held,
     }
-    workloads.asked(document)
-    assert workloads.review(workloads.arriving(document))["request"]["object"]["kind"] == kind[1]
+    arrived = workloads.arriving(document)
+    review = workloads.review(arrived)
+    assert review["request"]["object"]["kind"] == kind[1]
+    if workloads.template(arrived) and answer(review, Config()).body["response"]["allowed"]:
+        for pod in islice(workloads.pods(arrived), 3):
+            if answer(workloads.review(pod), Config()).body["response"]["allowed"]:
+                assert workloads.needs(pod, names.COUNT) == 0
