@@ -102,8 +102,9 @@ def _containers(choices: Choices, least: int, most: int) -> st.SearchStrategy[li
 
 
 def _pod(containers: list[Json], init: list[Json], spec: Json, metadata: Json, notes: Json) -> Json:
-    for index, body in enumerate((*containers, *init)):
-        body["name"] = f"c{index}"
+    for letter, bodies in (("c", containers), ("i", init)):
+        for index, body in enumerate(bodies):
+            body["name"] = f"{letter}{index}"
     spec = {**spec, "containers": containers, **({"initContainers": init} if init else {})}
     metadata = {"name": "model", **metadata, **({"annotations": notes} if notes else {})}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

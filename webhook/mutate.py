@@ -59,7 +59,7 @@ def _news(made: Desired, before: Desired) -> Desired:
     return Desired(made.object, warnings, faults)
 
 
-def _pod(document: Json, old: Json | None, config: Config) -> Desired:
+def _pod(document: Json, old: Json | None, config: Config, *, news: bool = True) -> Desired:
     """Give a new pod everything; let a stored one keep what it has."""
     if old is not None:
         document = restored(document, old)
@@ -71,7 +71,9 @@ def _pod(document: Json, old: Json | None, config: Config) -> Desired:
         return made
     made.faults.extend(_changed_shares(translation, document, old))
     made = Desired(settled(document, pod, old), made.warnings, made.faults)
-    return _news(made, _pod(old, None, config)) if made.faults or made.warnings else made
+    if news and (made.faults or made.warnings):
+        return _news(made, _pod(old, old, config, news=False))
+    return made
 
 
 def _changed_shares(translation: Translation, document: Json, old: Json) -> Iterator[Finding]:

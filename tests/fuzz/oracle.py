@@ -59,7 +59,9 @@ def judge(request: Json, settings: Settings) -> Verdict:
     owners = child(child(new, "metadata"), "ownerReferences", list)
     owners = [owner for owner in owners if owner.get("controller") is True]
     asking = any(asks(side) for place in pod for side in pod.sides(place))
-    by_deployment = kind == "ReplicaSet" and any(o["kind"] == "Deployment" for o in owners)
+    by_deployment = kind == "ReplicaSet" and any(
+        (o["kind"], o["apiVersion"]) == ("Deployment", "apps/v1") for o in owners
+    )
     if kind != "Pod" and owners and (by_deployment or not asking):
         return Verdict()
     if request["operation"] == "CREATE" or old is None:

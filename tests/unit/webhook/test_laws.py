@@ -9,13 +9,16 @@ from typing import Any
 
 import jsonpatch
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests import strategies
+from tests.fuzz.changes import foreign
+from tests.fuzz.trial import patched
 from tests.unit.webhook.objects import (
     OUR_FLAG,
     TOLERATION,
+    WHOLE,
     container,
     containers,
     copied,
@@ -41,6 +44,7 @@ from webhook.review import Review
 configs = st.builds(
     Config,
     cpus_per_gpu=st.fractions(min_value=Fraction(1, 2), max_value=64, max_denominator=7),
+    cpu_limit_max=st.sampled_from([Fraction(1024), Fraction(3, 2), Fraction(1, 10)]),
     whole_cards=st.booleans(),
     tolerations=st.sampled_from([(), (TOLERATION,), (TOLERATION, {"key": "later"})]),
     runtime_class=st.sampled_from(["", "nvidia"]),
@@ -217,6 +221,13 @@ def test_what_is_applied_again_is_what_is_stored(
 
 
 @given(strategies.stored_objects, configs)
+@example(
+    pod(
+        container(limits={"milligpu.io/gpu": "1", WHOLE: "1"}),
+        annotations={"milligpu.io/gpu": "0.3"},
+    ),
+    Config(whole_cards=False),
+)
 def test_an_update_of_something_else_changes_nothing(obj: Json, config: Config) -> None:
     """Scale, label, garbage collection: whatever the stored object is, from whenever."""
     stored = sent(obj)
@@ -246,6 +257,105 @@ def test_what_is_made_is_what_the_api_server_accepts(manifest: Json, config: Con
             assert parse(str(requests["cpu"])) <= parse(str(limits["cpu"]))
         names = [entry["name"] for entry in body.get("env") or []]
         assert len(names) == len(set(names))
+
+
+# Updates: what was admitted once, then changed in any way.
+
+
+def changed(
+    kind: str, before: Json, after: Json, merges: bool, config: Config
+) -> tuple[Json, Json]:
+    """Return what the API server sends when one manifest becomes another: the old and the new."""
+    old = created(sent(holding(kind, before)), config)
+    manifest = holding(kind, after)
+    return old, reapplied(old, manifest) if merges else sent(manifest)
+
+
+updates = given(strategies.kinds, strategies.meant, strategies.pods, st.booleans(), configs)
+
+
+@updates
+def test_an_updates_answer_is_a_fixed_point(
+    kind: str, before: Json, after: Json, merges: bool, config: Config
+) -> None:
+    """B17: another webhook's change has us called again, with the same old object."""
+    old, new = changed(kind, before, after, merges, config)
+    once = wanted(new, config, old)
+    if once is not None:
+        assert wanted(once, config, old) == once
+
+
+@updates
+def test_an_update_changes_no_argument_and_shares_the_rest(
+    kind: str, before: Json, after: Json, merges: bool, config: Config
+) -> None:
+    old, new = changed(kind, before, after, merges, config)
+    text = json.dumps([old, new])
+    made = wanted(new, config, old)
+    assert json.dumps([old, new]) == text
+    if made is not None and kind != "Pod":  # a pod's may share with the old one instead
+        assert list(_copies(new, made)) == []
+
+
+@updates
+def test_an_updates_patch_makes_the_desired_object(
+    kind: str, before: Json, after: Json, merges: bool, config: Config
+) -> None:
+    old, new = changed(kind, before, after, merges, config)
+    made, response = wanted(new, config, old), answer(review(new, old), config).body["response"]
+    assert response["allowed"] == (made is not None)
+    assert patched(new, response) == (new if made is None else made)
+
+
+@updates
+def test_an_update_changes_a_template_by_what_is_ours_and_a_pod_back_to_what_is_stored(
+    kind: str, before: Json, after: Json, merges: bool, config: Config
+) -> None:
+    old, new = changed(kind, before, after, merges, config)
+    made = wanted(new, config, old)
+    if made is not None:
+        group, _, version = new["apiVersion"].rpartition("/")
+        gvk = {"group": group, "version": version, "kind": kind}
+        request = {"kind": gvk, "operation": "UPDATE", "object": new, "oldObject": old}
+        assert list(foreign(request, made)) == []
+
+
+@given(
+    strategies.template_kinds, strategies.meant, strategies.pods, st.booleans(), configs, configs
+)
+def test_a_changed_templates_translation_depends_on_no_setting(
+    kind: str, before: Json, after: Json, merges: bool, one: Config, other: Config
+) -> None:
+    """But for whole cards, which may be denied by one."""
+    old, new = changed(kind, before, after, merges, one)
+    first, second = (wanted(new, config, old) for config in (one, other))
+    if one.whole_cards == other.whole_cards or None not in (first, second):
+        assert first == second
+
+
+@given(st.data(), strategies.good_objects, forms, configs)
+def test_an_unknown_field_survives_wherever_it_is(
+    data: st.DataObject, obj: Json, form: Any, config: Config
+) -> None:
+    """B32, in every object of the object; a variable that is removed takes its own along."""
+    obj = form(obj)
+    places = [at for at in _places(obj) if isinstance(_value(obj, at), dict) and "env" not in at]
+    at = data.draw(st.sampled_from([at for at in places if at[-1:] not in MAPS]))
+    field = data.draw(strategies.unknown_fields.filter(bool))
+    obj = _with(obj, at, {**_value(obj, at), **field})
+    made = wanted(obj, config)
+    assert made is not None
+    assert _value(made, at).items() >= field.items()
+
+
+MAPS = [("limits",), ("requests",), ("annotations",)]
+"""What has no fields, but entries: of one kind each."""
+
+
+def _value(document: Any, at: tuple[Any, ...]) -> Any:
+    for key in at:
+        document = document[key]
+    return document
 
 
 # What is no object at all: Denied or BadReview, never another exception.
