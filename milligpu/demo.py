@@ -6,6 +6,7 @@ Nothing is computed here that those decide.
 import asyncio
 import difflib
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterable, Sequence
@@ -78,7 +79,7 @@ class Demo:
         for number, file in enumerate(files, 1):
             self._end()
             self._say("", self.screen.paint(f"{number}/{len(files)}  {file.path}", "bold"))
-            self._say(self.screen.paint(file.caption, "dim"))
+            self._say(*re.findall(r"\A#.*", file.pieces[0].text))
             for manifest in file.manifests:
                 self._say("", f"  {self.screen.paint(manifest.title, 'bold', 'cyan')}")
                 await self._object(manifest.document)

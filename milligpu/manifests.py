@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,7 +23,6 @@ _OBJECT = re.compile(r"[\s\ufeff]*{")
 _INDENT = re.compile(r"\s*{\s*\n([ \t]+)")
 _PAIR = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..")
 _KEYS = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
-_LONGEST_CAPTION = 3  # lines; what is longer is a licence or notes
 
 
 class ManifestError(Exception):
@@ -101,8 +99,6 @@ class File:
     """A file that was read."""
 
     path: Path
-    caption: str
-    """What its first comment says, if that is short."""
     pieces: tuple[Piece, ...]
     manifests: tuple[Manifest, ...]
     others: tuple[str, ...]
@@ -142,7 +138,7 @@ def read(path: Path, holding: str = "") -> File:
             found += _objects(where, piece, piece.root, piece.json)
     manifests = tuple(each for each in found if isinstance(each, Manifest))
     others = tuple(each for each in found if isinstance(each, str))
-    return File(path, _caption(text), pieces, manifests, others)
+    return File(path, pieces, manifests, others)
 
 
 def _pieces(path: Path, text: str, holding: re.Pattern[str]) -> Iterator[Piece]:
@@ -216,8 +212,3 @@ def _replaced(value: Any, new: Mapping[int, Json]) -> Any:
 def _exact(value: Any) -> str:
     """Return what is equal for equal values, where `1` is not `true`."""
     return json.dumps(value, sort_keys=True)
-
-
-def _caption(text: str) -> str:
-    lines = list(takewhile(lambda line: line.startswith("#"), text.splitlines()))
-    return " ".join(line.lstrip("# ") for line in lines) if len(lines) <= _LONGEST_CAPTION else ""

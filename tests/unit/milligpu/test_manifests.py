@@ -82,19 +82,6 @@ def test_values_are_those_that_kubectl_would_send(tmp_path: Path) -> None:
     assert item.document["data"] == wanted
 
 
-@pytest.mark.parametrize(
-    ("comment", "caption"),
-    [
-        ("", ""),
-        ("# One card,\n#   three models.\n", "One card, three models."),
-        ("# a\n# b\n# c\n# d\n", ""),
-        ("---\n# not the first thing\n", ""),
-    ],
-)
-def test_a_short_first_comment_is_the_caption(tmp_path: Path, comment: str, caption: str) -> None:
-    assert read(tmp_path, comment + POD).caption == caption
-
-
 def kinds(file: manifests.File) -> list[str]:
     return [item.title for item in file.manifests]
 
