@@ -20,9 +20,8 @@ from werkzeug.wsgi import ClosingIterator
 from webhook.admission import Answer, BadReview, answer
 from webhook.config import Config
 from webhook.metrics import Metrics
+from webhook.review import MAX_BODY
 
-MAX_BODY = 7 * 2**20
-"""Longest body, in bytes: a review may hold two objects of 3 MiB, the API server's own limit."""
 _JSON = "application/json"
 # A body made to hurt takes thirty times its length once parsed. One such a time fits into the
 # memory of a small container, eight do not. Of small ones, too, there is one a time: threads that

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from webhook.pod import Json
 
+MAX_BODY = 7 * 2**20
+"""Longest review, in bytes: it may hold two objects of 3 MiB, the API server's own limit."""
+
 
 @dataclass(frozen=True, slots=True)
 class Review:

@@ -4,9 +4,9 @@ The stock worker gives every new connection to a thread, which waits there for t
 for the TLS handshake, and it closes connections politely, for up to two seconds, in its only event
 loop. A handful of idle or slow connections, as port probes and load balancers open them, then stops
 admission. Here the event loop does the handshakes and collects the requests, without waiting, and
-when there are too many connections the one that has been idle longest makes room. Only what is too
-long to be collected is read in threads, a few of their own, before a deadline. Written against
-gunicorn 27.0.
+when there are too many connections, or too many bytes of long requests, the one that has waited
+longest makes room. Only what does not say its length beforehand is read in threads, a few of their
+own, before a deadline. Written against gunicorn 27.0.
 """
 
 import re
@@ -15,6 +15,7 @@ import selectors
 import ssl
 import threading
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -22,14 +23,18 @@ from typing import Any
 from gunicorn import http, sock, util  # type: ignore[import-untyped]
 from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]
 
+from webhook.review import MAX_BODY
+
 ARRIVAL_SECONDS = 5.0
 """How long a handshake may take, and a request from its first byte on."""
 REQUEST_SECONDS = 10.0
 """How long an answer may take to leave, and a long request to arrive."""
-COLLECTED = 64 * 2**10
-"""Bytes of a request up to which the event loop collects it; nearly all reviews are shorter."""
+SHORT = 64 * 2**10
+"""Bytes of a short request; nearly all reviews are."""
+HELD = 64 * 2**20
+"""Bytes of all long requests that have been collected and not yet been read by a thread."""
 LONG_ONES = 2
-"""Threads for requests that are longer."""
+"""Threads for long requests, and as many for those that are not collected."""
 LINGER_SECONDS = 0.5
 """How long a client that is still sending is listened to, so that it sees a refusal (413)."""
 
@@ -45,31 +50,41 @@ class Connection(TConn):  # type: ignore[misc]
     """A client's connection, and what the parser reads from: it ends at the deadline."""
 
     deadline = 0.0
-    arrived = b""
-    """What was collected of a request."""
     is_arriving = False
-    """Whether that is a part."""
-    is_long = False
-    """Whether the rest is to be read in a thread."""
+    """Whether a part of a request was collected."""
+    is_streamed = False
+    """Whether the rest of it is to be read in a thread."""
+    wanted = 0
+    """Bytes that it has, as far as they are collected; 0 while that is unknown."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.arrived = bytearray()
 
     def collect(self) -> bool:
         """Take what is here of a request; return whether a thread can go on with it."""
         try:
-            while len(self.arrived) <= COLLECTED:
-                more = self.sock.recv(COLLECTED)
+            while not self._is_complete():
+                more = self.sock.recv(SHORT)
                 if not more:
                     return True  # as much as will ever come
                 self.arrived += more
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            pass
+            return False
         except OSError:
-            return True
-        head, end, body = self.arrived.partition(b"\r\n\r\n")
-        found = _LENGTH.search(head + b"\r\n")
-        length = int(found[1]) if found else 0
-        too_long = max(length, len(self.arrived)) > COLLECTED
-        self.is_long = too_long or _NOT_AT_ONCE.search(head) is not None
-        return self.is_long or (bool(end) and len(body) >= length)
+            pass
+        return True
+
+    def _is_complete(self) -> bool:
+        if not self.wanted:
+            head, end, _ = self.arrived[: SHORT + 1].partition(b"\r\n\r\n")
+            if not end:
+                return len(self.arrived) > SHORT
+            found = _LENGTH.search(head + b"\r\n")
+            length = int(found[1]) if found else 0
+            self.is_streamed = length > MAX_BODY or _NOT_AT_ONCE.search(head) is not None
+            self.wanted = len(head + end) + (0 if self.is_streamed else length)
+        return len(self.arrived) >= self.wanted
 
     def limit(self) -> None:
         """Let the socket wait for no longer than the deadline."""
@@ -77,9 +92,9 @@ class Connection(TConn):  # type: ignore[misc]
 
     def recv(self, size: int) -> bytes:
         """Return what the client sent, or nothing, as at its end, when it is too slow."""
-        if self.arrived or not self.is_long:
-            taken, self.arrived = self.arrived, b""
-            return taken
+        if self.arrived or not self.is_streamed:
+            taken, self.arrived, self.wanted = self.arrived, bytearray(), 0
+            return bytes(taken)
         self.limit()
         try:
             return bytes(self.sock.recv(size))
@@ -97,6 +112,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     drain_seconds = 0.0
     """How long after SIGTERM new connections are still accepted."""
+    long: list[Connection]
+    """Those whose long requests wait for the rest, or for a thread; oldest first."""
 
     def accept(self, listener: Any) -> None:
         """Take a new connection and begin its handshake."""
@@ -130,10 +147,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             return
         except OSError as fault:  # SSLError is one: not TLS, or not our certificate's friend
             self.log.debug("No TLS with %s: %s", connection.client, fault)
-            self.poller.unregister(client)
-            self.pending_conns.remove(connection)
-            self.nr_conns -= 1
-            connection.close()
+            self.drop(connection, self.pending_conns)
             return
         connection.initialized = True
         connection.parser = http.get_parser(self.cfg, connection, connection.client)
@@ -148,7 +162,9 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def on_client_socket_readable(self, connection: Connection, client: Any) -> None:
         """Go on with a request as far as the bytes that are here allow."""
         ready = connection.collect()
-        if not ready and connection.is_arriving:
+        if len(connection.arrived) > SHORT:
+            self.make_room(connection)
+        if client.fileno() < 0 or (connection.is_arriving and not ready):
             return
         waiting = self.pending_conns if connection.is_arriving else self.keepalived_conns
         waiting.remove(connection)
@@ -160,14 +176,33 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             connection.timeout = time.monotonic() + ARRIVAL_SECONDS
             self.pending_conns.append(connection)
 
+    def make_room(self, connection: Connection) -> None:
+        """Drop long requests while there are too many bytes of them: who has been slowest first."""
+        self.long = [each for each in self.long if each.arrived and each.sock.fileno() >= 0]
+        if connection not in self.long:
+            self.long.append(connection)
+        while sum(len(each.arrived) for each in self.long) > HELD:
+            slow = next((each for each in self.long if each.is_arriving), connection)
+            self.long.remove(slow)
+            self.drop(slow, self.pending_conns if slow.is_arriving else self.keepalived_conns)
+
+    def drop(self, connection: Connection, waiting: deque[Connection]) -> None:
+        """End a connection that waits."""
+        self.poller.unregister(connection.sock)
+        waiting.remove(connection)
+        self.nr_conns -= 1
+        connection.close()
+
     def get_thread_pool(self) -> ThreadPoolExecutor:
         """Make the threads."""
-        self.long_ones = ThreadPoolExecutor(LONG_ONES)
+        self.long = []
+        self.long_ones, self.streamed = (ThreadPoolExecutor(LONG_ONES) for _ in range(2))
         return ThreadPoolExecutor(self.cfg.threads)
 
     def enqueue_req(self, connection: Connection) -> None:
         """Have a thread answer a request."""
-        pool = self.long_ones if connection.is_long else self.tpool
+        pool = self.long_ones if len(connection.arrived) > SHORT else self.tpool
+        pool = self.streamed if connection.is_streamed else pool
         pool.submit(self.handle, connection).add_done_callback(
             lambda done: self.method_queue.defer(self.finish_request, connection, done)
         )

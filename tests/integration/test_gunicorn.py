@@ -17,7 +17,8 @@ import pytest
 from milligpu import processes
 from milligpu.processes import ProgramError, Webhook, certificates, write_pair
 from tests.webhook_server import JSON, SECRET, SLOW_SECONDS, UID, plain, pod, post, review, secure
-from webhook.app import MAX_BODY
+from webhook.review import MAX_BODY
+from webhook.worker import HELD
 
 SOON = 3.0
 """Seconds that an answer may take here; it takes milliseconds."""
@@ -232,6 +233,34 @@ def test_requests_that_dawdle_do_not_hold_up_admission(tmp_path: Path) -> None:
             begin = time.monotonic()
             assert allowed(webhook)
             assert time.monotonic() - begin < SOON
+
+
+def test_long_bodies_that_dawdle_hold_up_no_long_review(tmp_path: Path) -> None:
+    """Neither those that say how long they are, nor those in pieces, which wait in threads."""
+    big = pod({}, annotations={"example.com/note": "x" * 2**20})
+    with processes.webhook(tmp_path) as webhook, ExitStack() as open_ones:
+        for said in (HEAD + b"Content-Length: 999999\r\n\r\n{", CHUNKED, CHUNKED + b"5\r\nab"):
+            for _ in range(10):
+                open_ones.enter_context(secure(webhook)).sendall(said)
+        for _ in range(3):
+            begin = time.monotonic()
+            assert webhook.review(review(big))["response"]["allowed"]
+            assert time.monotonic() - begin < SOON
+
+
+def test_long_bodies_that_dawdle_make_room_for_others(tmp_path: Path) -> None:
+    """There is memory for a number of them; then the one that has been slowest has to go."""
+    part = HEAD + b"Content-Length: %d\r\n\r\n" % MAX_BODY + b" " * (MAX_BODY - 1)
+    with processes.webhook(tmp_path) as webhook, ExitStack() as open_ones:
+        slow = [open_ones.enter_context(secure(webhook)) for _ in range(HELD // MAX_BODY + 3)]
+        for client in slow:
+            client.sendall(part)
+        assert webhook.review(review(pod({}, annotations={"a": "x" * 2**20})))
+        first, last = slow[0], slow[-1]
+        assert first.recv(1) == b""
+        last.sendall(b" ")
+        assert answered(last)[0] == 400  # it is no JSON, but it was read
+        assert allowed(webhook)
 
 
 def test_when_there_are_too_many_connections_idle_ones_make_room(tmp_path: Path) -> None:

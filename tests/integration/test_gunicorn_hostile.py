@@ -24,7 +24,7 @@ from milligpu import processes
 from milligpu.processes import HOST, Webhook
 from tests.cluster.processes import children
 from tests.webhook_server import plain, pod, post, review, secure
-from webhook.app import MAX_BODY
+from webhook.review import MAX_BODY
 
 SOON = 3.0
 """Seconds that an answer may take here; it takes milliseconds."""

@@ -9,7 +9,7 @@ from milligpu import processes
 from milligpu.processes import Webhook
 from tests.cluster.processes import children
 from tests.webhook_server import pod, review, secure
-from webhook.app import MAX_BODY
+from webhook.review import MAX_BODY
 
 HEAD = b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 ANNOUNCED = HEAD + b"Content-Length: %d\r\n\r\n" % (MAX_BODY + 2**20)

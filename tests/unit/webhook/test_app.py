@@ -11,10 +11,11 @@ from werkzeug.test import TestResponse
 
 from tests.webhook_server import JSON, SECRET, UID, broken, pod, review
 from webhook.admission import Answer, BadReview
-from webhook.app import MAX_BODY, create_app
+from webhook.app import create_app
 from webhook.config import Config
 from webhook.findings import Code
 from webhook.metrics import Metrics
+from webhook.review import MAX_BODY
 
 
 @pytest.fixture
