@@ -67,7 +67,7 @@ class Demo:
 
     screen: Screen
     stage: Stage
-    passing: list[str] = field(default_factory=list)
+    passing: set[str] = field(default_factory=set)
     """The pods of the present file that end by themselves."""
 
     async def show(self, files: list[File]) -> None:
@@ -97,12 +97,12 @@ class Demo:
         for card, held in self.stage.cards().items():
             used = f"{sum(held.values()):>3} of {slots.PER_CARD}"
             self._say(f"  {_short(card)}  {bar(held.values())}  {used}")
-            names_of = (f"{key.partition('/')[2]}:{count}" for key, count in held.items())
-            self._field("", ["  ".join(names_of)], "dim")
+            holders = (f"{key.partition('/')[2]}:{count}" for key, count in held.items())
+            self._field("", ["  ".join(holders)], "dim")
 
     def _end(self) -> None:
-        for key in self.passing:
-            self.stage.kubelet.pods.pop(key)
+        for key in sorted(self.passing & self.stage.kubelet.pods.keys()):
+            del self.stage.kubelet.pods[key]
             self._field("later", [f"{key} ended; its slots are free again"], "dim")
         self.passing.clear()
 
@@ -152,7 +152,7 @@ class Demo:
         if not grants:
             self._state(name, "Running", "no share in it", "dim")
         elif kind in _PASSING:
-            self.passing.append(pod_key(made))
+            self.passing.add(pod_key(made))
         for grant in grants:
             self._state(name, "Running", _got(grant), "green")
             env = "  ".join(f"{name}={value}" for name, value in grant.env.items())

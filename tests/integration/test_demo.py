@@ -182,6 +182,18 @@ def test_pods_of_a_file_that_end_make_room_for_the_next_one(folder: Path, tmp_pa
     assert "a ended; its slots are free again" in out
 
 
+def test_a_pod_of_the_same_name_takes_the_place_of_the_first(folder: Path, tmp_path: Path) -> None:
+    twice = write(tmp_path / "a.yaml", pod("a", gpu="900m"), pod("a", gpu="800m"))
+    full = [pod("x", gpu="900m"), pod("y", gpu="900m"), pod("b", gpu="100m"), pod("b", gpu="300m")]
+    never = write(tmp_path / "b.yaml", *full)
+    status, out, err = run(folder, twice, never, twice)
+    assert (status, err) == (0, "")
+    assert " 80 of 100 a:80 " in flat(out[: out.index("2/3")])
+    assert out.count("default/a ended") == out.count("default/x ended") == 1
+    assert "b  Pending" in out
+    assert "default/b ended" not in out, "the first one was gone before"
+
+
 def test_a_file_without_a_share_says_so(folder: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "my.yaml", pod("plain", memory="1Gi"))
     status, out, _ = run(folder, path, FORCE_COLOR="1")
