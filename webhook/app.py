@@ -45,6 +45,7 @@ def create_app(
     """Return the WSGI application. `ready` is asked by /readyz, `decide` answers a review."""
     app = Flask("webhook", static_folder=None)
     app.config.update(PROVIDE_AUTOMATIC_OPTIONS=False)
+    app.url_map.merge_slashes = False
     app.add_url_rule("/mutate", "mutate", methods=["POST"])  # for what is refused there
     app.add_url_rule("/livez", "livez", lambda: "ok\n")
     app.add_url_rule("/readyz", "readyz", partial(_readyz, ready))

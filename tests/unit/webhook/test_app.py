@@ -93,6 +93,12 @@ def test_nothing_else_is_there(client: FlaskClient, path: str) -> None:
     refused(client.get(path), 404)
 
 
+@pytest.mark.parametrize("path", ["//mutate", "/mutate/", "/mutate//", "/./mutate", "/MUTATE"])
+def test_what_is_nearly_the_path_is_not_there(client: FlaskClient, path: str) -> None:
+    """As a webhook configuration's `path` may be mistyped: a bug of ours would be a 500."""
+    refused(client.open("http://localhost" + path, method="POST", json=review(pod())), 404)
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [
