@@ -1,5 +1,6 @@
 """What a user asked for, and the grant that it becomes."""
 
+import json
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -81,7 +82,7 @@ class Ask:
 
 def shown(value: Any) -> str:
     """Return a value for a message: as written, cut where it is long."""
-    text = str(value)
+    text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 40 else text[:37] + "..."
 
 
@@ -96,6 +97,8 @@ def number(value: Any) -> Fraction | None:
 def _number(value: Any) -> Fraction:
     if isinstance(value, str):
         return quantity.parse(value)
+    if value is None:
+        return Fraction(0)  # as the API server reads it
     if isinstance(value, int | float) and not isinstance(value, bool):
         return quantity.parse(str(value))
     raise ValueError("not a quantity")

@@ -92,6 +92,8 @@ def annotations(pod: Json, at: str) -> dict[str, str]:
     """Return the annotations of an object. Raises Denied for a value that is not a string."""
     prefix = path(at, "metadata")
     found = mapping(mapping(pod, "metadata", at), "annotations", prefix)
+    if None in found.values():  # which the API server reads as an empty text
+        found = {key: "" if value is None else value for key, value in found.items()}
     for key, value in found.items():
         if not isinstance(value, str):
             raise malformed(prefix, f"annotations[{key}]", "must be a string; quote it")

@@ -157,7 +157,9 @@ _SUFFIXES = ("", "k", "M", "G", "T", "P", "E")
 
 def canonical(value: Any) -> Any:
     """Return a quantity as apimachinery writes it, rounded up to thousandths as pods are."""
-    text = str(value)
+    if value is None:
+        return "0"
+    text = value if isinstance(value, str) else json.dumps(value)
     if not re.fullmatch(r"-?[0-9]{1,18}(\.[0-9]{1,18})?m?", text):
         return text
     number = Decimal(text.rstrip("m")) * (1 if text.endswith("m") else 1000)

@@ -223,12 +223,21 @@ def test_an_annotation_that_cannot_be_meant_is_denied_with_its_place(case: str) 
         assert allowed in message
 
 
-@pytest.mark.parametrize("value", [0.3, 1, True, ["300m"], {"a": "b"}, None])
+@pytest.mark.parametrize("value", [0.3, 1, True, ["300m"], {"a": "b"}])
 def test_a_value_that_is_not_text_is_denied_with_its_key(value: Any) -> None:
     """B52: an API server refuses these first; a command line may not."""
     for kind in KINDS:
         message = denied(holding(kind, noted(value)))
         assert message == prefix(kind, f"metadata.annotations[{ASK}]: must be a string; quote it")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_null_is_an_empty_text_as_for_the_api_server(kind: str) -> None:
+    """Whoever leaves a value of a chart empty writes it; it counts on a command line only."""
+    others = pod(container(limits={"gpu": "300m"}), annotations={"example.com/checksum": None})
+    assert gpus(named(created(holding(kind, others)))) == {COUNT: "30"}
+    empty, null = (denied(holding(kind, noted(value))) for value in ("", None))
+    assert null == empty
 
 
 def test_an_annotation_in_a_pod_without_containers_is_denied() -> None:

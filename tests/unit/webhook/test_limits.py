@@ -73,6 +73,25 @@ def test_spellings_of_one_count(value: Any) -> None:
 # What is denied.
 
 
+@pytest.mark.parametrize("key", ["gpu", "milligpu.io/gpu", "nvidia.com/gpu", COUNT, "cpu"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_null_is_0_as_for_the_api_server(key: str, kind: str) -> None:
+    """Whoever leaves a value of a chart empty writes it; it counts on a command line only."""
+    null, zero = (
+        created(holding(kind, pod(container(limits={"memory": "1Gi", key: value}))))
+        for value in (None, "0")
+    )
+    for obj in (null, zero):
+        limits = named(obj)["resources"]["limits"]
+        assert limits.pop(key, None) in (None, "0")
+    assert null == zero
+
+
+@pytest.mark.parametrize(("value", "text"), [(True, "'true'"), ({"a": None}, "'{\"a\": null}'")])
+def test_a_value_is_shown_as_it_is_written(value: Any, text: str) -> None:
+    assert f"[gpu]: {text}: " in denied(pod(container(limits={"gpu": value})))
+
+
 def test_no_message_sends_people_to_what_is_denied_as_well() -> None:
     """Where whole cards are off, `allowed` does not simply say that 2 is."""
     message = denied(asked("container", "Pod", {"gpu": "1500m"}), Config(whole_cards=False))
