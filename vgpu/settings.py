@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, field, fields
 from typing import Any, TypeVar
 
-from vgpu.names import ENV_OURS
+from vgpu.names import ENV_OF_SHARES, ENV_OURS
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ def read(config: type[T], environ: Mapping[str, str]) -> T:
     known = {variable(item): item for item in fields(config)}  # type: ignore[arg-type]
     faults, values = [], {}
     for name, text in sorted(environ.items()):
-        if not name.startswith(ENV_OURS):
+        if not name.startswith(ENV_OURS) or name in ENV_OF_SHARES:
             continue
         if name not in known:
             faults.append(f"{name}: no such setting; there are {', '.join(sorted(known))}")

@@ -26,6 +26,11 @@ def test_300m_of_a_t4() -> None:
     }
 
 
+def test_the_variables_of_a_share_are_known_not_to_be_settings() -> None:
+    ours = {each for each in environment(gpu(15360), 30, 512) if each.startswith(names.ENV_OURS)}
+    assert ours == names.ENV_OF_SHARES
+
+
 @pytest.mark.parametrize(
     ("usable", "count", "margin", "memory", "fraction", "share"),
     [

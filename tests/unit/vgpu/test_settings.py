@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from vgpu.names import ENV_OF_SHARES
 from vgpu.settings import SettingsError, boolean, choice, integer, read, seconds, setting
 
 
@@ -36,6 +37,11 @@ def test_every_field_has_its_variable() -> None:
 def test_bounds_are_within(port: int, patience: float) -> None:
     environ = {"MILLIGPU_PORT": str(port), "MILLIGPU_PATIENCE": str(patience)}
     assert read(Program, environ) == Program(port, patience)
+
+
+def test_what_a_share_brings_along_is_no_setting() -> None:
+    """The command line runs in notebooks, too, which have shares themselves."""
+    assert read(Program, dict.fromkeys(ENV_OF_SHARES, "1")) == Program()
 
 
 def test_settings_do_not_change() -> None:
