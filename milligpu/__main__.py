@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,6 +17,8 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # n
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as the standard error has it
     parser = _parser()
     options = parser.parse_args(arguments, argparse.Namespace(parser=parser, run=_module))
     try:
@@ -23,9 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:  # before the command could see to it
         return INTERRUPTED
-    except BrokenPipeError:  # such as `milligpu demo | head`
+    except OSError as fault:  # nothing more can be printed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        if isinstance(fault, BrokenPipeError):  # such as `milligpu demo | head`
+            return 1
+        print(f"milligpu {options.command}: {fault}", file=sys.stderr)
+        return UNUSABLE
     except _unusable() as fault:
         print(f"milligpu {options.command}: {fault}", file=sys.stderr)
         return UNUSABLE

@@ -45,7 +45,10 @@ def main(file: Path | None, pod: str, flags: Sequence[str]) -> int:
 
 
 def _of_file(file: Path) -> Iterator[tuple[str, Json, Locate]]:
-    for each in manifests.read(file).manifests:
+    found = manifests.read(file)
+    for where in found.others:
+        print(f"milligpu explain: {where}: is no Kubernetes object", file=sys.stderr)
+    for each in found.manifests:
         locate = partial(_located, file, each)
         yield f"{each.title}{locate('')}", each.document, locate
 

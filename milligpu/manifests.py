@@ -151,7 +151,7 @@ def _pieces(path: Path, text: str, holding: re.Pattern[str]) -> Iterator[Piece]:
 def _json_parts(text: str) -> list[str]:
     """Return the objects of a JSON file, each with the space before it; nothing of other files."""
     decoder, parts, end = json.JSONDecoder(), list[str](), 0
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         while match := _OBJECT.match(text, end):
             start, end = end, decoder.raw_decode(text, match.end() - 1)[1]
             parts.append(text[start:end])
@@ -167,13 +167,14 @@ def _parsed(path: Path, text: str, line: int) -> Piece:
         mark = fault.problem_mark or fault.context_mark
         where = f", line {mark.line + line}" if mark else ""
         problem = (fault.problem or fault.context).partition(" with value")[0]
+        problem += "; if it is a template, render it first" if "{{" in text else ""
         raise ManifestError(f"{path}{where}: {problem}") from fault
     except (YAMLError, ValueError, TypeError, RecursionError) as fault:
         raise ManifestError(f"{path}: {' '.join(str(fault).split())}") from fault
 
 
 def _is_json(text: str) -> bool:
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         return bool(_OBJECT.match(text) and json.loads(text))
     return False
 

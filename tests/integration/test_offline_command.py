@@ -99,6 +99,37 @@ def test_every_character_is_printed_whatever_the_terminals_encoding(tmp_path: Pa
     assert done.stdout.startswith("# \U0001f600\n")
 
 
+@pytest.mark.parametrize("command", [["lint"], ["explain", "-f"], ["demo"]])
+def test_a_character_that_the_terminal_has_not_is_escaped(
+    command: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "m\u00e9.yaml"
+    path.write_text(POD.replace("name: a", 'name: "\u00e9"').replace("b,", "b, x: 1,"))
+    done = run("milligpu", *command, path, PYTHONIOENCODING="ascii", LC_ALL="C")
+    assert "Traceback" not in done.stderr
+    assert "\\xe9" in done.stdout
+
+
+@pytest.mark.parametrize("command", [["lint"], ["explain", "-f"], ["mutate"], ["completion"]])
+def test_a_full_disk_is_said_and_is_no_finding(command: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(POD)
+    last = "bash" if command == ["completion"] else path
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [BIN / "milligpu", *command, last],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert (
+        done.stderr.splitlines()[-1] == f"milligpu {command[0]}: [Errno 28] No space left on device"
+    )
+    assert "Traceback" not in done.stderr
+
+
 COMPLETE = """\
 eval "$(milligpu completion bash)"
 COMP_WORDS=($1) COMP_CWORD=$2 COMPREPLY=()

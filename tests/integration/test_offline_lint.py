@@ -268,6 +268,11 @@ def test_a_file_without_an_ask_is_said_to_have_none(folder: Folder) -> None:
     assert (status, out) == (0, "Pod/model, -:1\n  it asks for no share\n")
 
 
+def test_what_is_no_object_is_said_and_not_explained(folder: Folder) -> None:
+    status, out, err = folder.run("explain", "-f", "-", stdin="gpu: 300m\n")
+    assert (status, out, err) == (0, "", "milligpu explain: -: is no Kubernetes object\n")
+
+
 def test_a_file_that_cannot_be_used_is_not_explained(folder: Folder) -> None:
     status, out, err = folder.run("explain", "-f", "absent.yaml")
     assert (status, out) == (2, "")

@@ -47,7 +47,12 @@ def test_a_generated_name_is_a_name(tmp_path: Path) -> None:
         ("kind: Pod\n  metadata: {}\n", ", line 2: mapping values are not allowed here"),
         (POD + "---\na: [1,\n", ", line 6: expected the node content"),
         (POD + "metadata: {}\n", ', line 4: found duplicate key "metadata"'),
-        ("x: {{ .Values.gpu }}\n", ", line 1: found unhashable key"),
+        ("x: {{ .Values.gpu }}\n", ", line 1: found unhashable key; if it is a template, render"),
+        (
+            POD + "{{- end }}\n",
+            ", line 5: could not find expected ':'; if it is a template, render",
+        ),
+        ('{"gpu": ' + "[" * 10**5 + "]" * 10**5 + "}", ": maximum recursion depth exceeded"),
         ("a: *b\n", ", line 1: found undefined alias 'b'"),
         ("a: !!python/object:os.system x\n", ", line 1: could not determine a constructor"),
         ("a: &x [*x]\n", ": Circular reference"),
