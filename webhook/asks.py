@@ -71,13 +71,13 @@ class Ask:
             code, text = Code.WHOLE_CARDS, f"{self.text}: whole cards are not served here; {other}"
         return self.finding(code, container, text) if text else None
 
-    def rounding(self, grant: Grant | None) -> str:
-        """Return the warning for an ask that is no whole number of slots; empty if it is one."""
-        share = grant and grant.share
-        if not (grant and share) or share == self.value:
-            return ""
-        number = f"{grant.number} {'slot' if grant.number == 1 else 'slots'}"
-        return f"{self.text} is rounded up to {number} ({slots.decimal(grant.number)} of a card)"
+    def rounding(self, container: Container) -> list[Finding]:
+        """Return what to say of a share that is no whole number of slots; nothing of others."""
+        if slots.PER_CARD % self.value.denominator == 0:
+            return []
+        number = slots.count(self.value)
+        part = f"{number} {'slot' if number == 1 else 'slots'} ({slots.decimal(number)} of a card)"
+        return [self.finding(Code.ROUNDED, container, f"{self.text} is rounded up to {part}")]
 
 
 def shown(value: Any) -> str:

@@ -11,7 +11,7 @@ from webhook.config import LEAST_CPUS, Config
 from webhook.findings import Code, Finding, path
 from webhook.pod import Container, Json, annotations, containers, mapping, sequence, with_bodies
 from webhook.serving import Warn
-from webhook.translate import Decision, Translation
+from webhook.translate import Translation, rewritten
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _REQUEST_PART = Fraction(1, 10)
@@ -21,26 +21,25 @@ _REQUEST_PART = Fraction(1, 10)
 def complete(
     pod: Json, at: str, translation: Translation, config: Config
 ) -> tuple[Json, list[Finding]]:
-    """Return a translated pod with environment, arguments, CPU limits, record and scheduling.
+    """Return a pod with its grants and what they bring: variables, arguments, limits, scheduling.
 
     A pod without a grant gets nothing. The findings are for the person who wrote it.
     """
-    warnings: list[Finding] = []
+    pod, findings = rewritten(pod, translation, annotated=True), [*translation.findings]
     if not any(decision.grant for decision in translation.decisions):
-        return _recorded(pod, at, translation), warnings
+        return _recorded(pod, at, translation), findings
     throttle = translation.notes.throttle and not mapping(pod, "spec", at).get("resources")
-    throttled = config if throttle else None
-    main = _main(translation) if "" in translation.notes.frameworks else None
+    throttled, frameworks = config if throttle else None, _frameworks(translation)
     bodies = []
     for item, decision in zip(containers(pod, at), translation.decisions, strict=True):
-        warn = partial(_say, warnings, item)
+        warn = partial(_say, findings, item)
         if decision.grant:
-            framework = _framework(decision, main, translation)
+            framework = frameworks.get(item.name)
             bodies.append(_granted(item, decision.grant, framework, throttled, warn))
         else:
             bodies.append(item.body if decision.reading.has_gpu else _void(item, warn))
     pod = _scheduled(with_bodies(pod, bodies), at, config)
-    return _recorded(pod, at, translation), warnings
+    return _recorded(pod, at, translation), findings
 
 
 def _say(found: list[Finding], item: Container, code: Code, field: str, text: str) -> None:
@@ -51,10 +50,8 @@ def _granted(
     item: Container, grant: Grant, framework: str | None, throttled: Config | None, warn: Warn
 ) -> Json:
     if item.body.get("envFrom"):
-        text = (
-            f"envFrom cannot be seen into; {names.ENV_VISIBLE_DEVICES} or"
-            f" {names.ENV_CUDA_DEVICES} there would break the share"
-        )
+        variables = f"{names.ENV_VISIBLE_DEVICES} or {names.ENV_CUDA_DEVICES}"
+        text = f"envFrom cannot be seen into; {variables} there would break the share"
         warn(Code.ENV_FROM, "envFrom", text)
     written = item.env()
     env, changes, share = _unreserved(written, warn), {}, grant.share
@@ -76,11 +73,8 @@ def _void(item: Container, warn: Warn) -> Json:
     if own == [wanted]:
         return item.body
     if own:
-        text = (
-            f"{names.ENV_VISIBLE_DEVICES} is set to {names.VOID}; "
-            "the container has no GPU of its own in a pod with a share"
-        )
-        warn(Code.VOID, "env", text)
+        why = "the container has no GPU of its own in a pod with a share"
+        warn(Code.VOID, "env", f"{names.ENV_VISIBLE_DEVICES} is set to {names.VOID}; {why}")
     return {**item.body, "env": _with_entry(env, wanted)}
 
 
@@ -102,9 +96,8 @@ def _with_fraction(env: list[Json], share: Fraction, value: str, warn: Warn) -> 
     if own and all(is_within(text, share) for text in held):
         return env
     if own:
-        was = shown(held[-1] or "from elsewhere")
-        text = f"{names.ENV_FRACTION} {was} replaced by {value}, its share"
-        warn(Code.MEMORY_FRACTION, "env", text)
+        was = f"{names.ENV_FRACTION} {shown(held[-1] or 'from elsewhere')}"
+        warn(Code.MEMORY_FRACTION, "env", f"{was} replaced by {value}, its share")
     return _with_entry(env, {"name": names.ENV_FRACTION, "value": value})
 
 
@@ -114,29 +107,26 @@ def _named(env: list[Json], name: str) -> list[Json]:
 
 def _with_entry(env: list[Json], entry: Json) -> list[Json]:
     """Put an entry where one of its name stood first, or at the end."""
-    stood = [index for index, other in enumerate(env) if other.get("name") == entry["name"]]
-    if not stood:
-        return [*env, entry]
     rest = [other for other in env if other.get("name") != entry["name"]]
-    return [*rest[: stood[0]], entry, *rest[stood[0] :]]
+    if len(rest) == len(env):
+        return [*env, entry]
+    place = next(index for index, other in enumerate(env) if other.get("name") == entry["name"])
+    return [*rest[:place], entry, *rest[place:]]
 
 
-def _framework(decision: Decision, main: Decision | None, translation: Translation) -> str | None:
-    said = translation.notes.frameworks
-    if "" not in said:
-        return said.get(decision.reading.container.name)
-    return said[""] if decision is main else None
+def _frameworks(translation: Translation) -> dict[str, str]:
+    """Return the annotated frameworks by the containers' names.
 
-
-def _main(translation: Translation) -> Decision | None:
-    """Return the main container: the one that the ask is for, or one of those with a share."""
+    One without a name is for the container that the annotated ask is for, or for one with a share.
+    """
     said, decisions = translation.notes, translation.decisions
-    if "" in said.asks:
-        return next((each for each in decisions if each.noted), None)
-    shares = [each for each in decisions if each.grant and each.grant.share]
-    apps = [each for each in shares if each.reading.container.section == "containers"]
-    named = [each for each in apps if each.reading.container.name == said.default_container]
-    return next(iter((*named, *apps, *shares)), None)
+    if "" not in said.frameworks:
+        return said.frameworks
+    noted = [each.reading.container for each in decisions if each.noted and "" in said.asks]
+    shares = [each.reading.container for each in decisions if each.grant and each.grant.share]
+    apps = [each for each in shares if each.section == "containers"]
+    named = [each for each in apps if each.name == said.default_container]
+    return {each.name: said.frameworks[""] for each in (*noted, *named, *apps, *shares)[:1]}
 
 
 def _throttled(item: Container, share: Fraction, config: Config, warn: Warn) -> Json:
@@ -150,12 +140,10 @@ def _throttled(item: Container, share: Fraction, config: Config, warn: Warn) -> 
     added = {"limits": {**limits, names.CPU: quantity.milli(limit)}}
     if names.CPU not in requests:
         added["requests"] = {**requests, names.CPU: quantity.milli(request)}
-    text = (
-        f"gets a CPU limit of {quantity.milli(limit)} with its share,"
-        f" {quantity.milli(request)} of it requested, unless a LimitRange sets one;"
-        f" set limits.cpu to choose it, or annotate {names.ANNOTATION_THROTTLE}: 'off'"
-    )
-    warn(Code.CPU_LIMIT, "resources.limits", text)
+    gets = f"gets a CPU limit of {quantity.milli(limit)} with its share"
+    part = f"{quantity.milli(request)} of it requested, unless a LimitRange sets one"
+    choose = f"set limits.cpu to choose it, or annotate {names.ANNOTATION_THROTTLE}: 'off'"
+    warn(Code.CPU_LIMIT, "resources.limits", f"{gets}, {part}; {choose}")
     return {"resources": {**item.mapping("resources"), **added}}
 
 

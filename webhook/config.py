@@ -2,24 +2,29 @@
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from vgpu import names, quantity
 from vgpu.settings import boolean, integer, level, seconds, setting
 from webhook.templates import TemplatePath
 
-_TOLERATION_FIELDS = frozenset({"key", "operator", "value", "effect"})
-_OPERATORS = ("Equal", "Exists")
-_EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
+Forms: TypeAlias = dict[str, tuple[str, str]]
 _SUBDOMAIN = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 _WORD = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _LABEL = r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
 _FIELD = r"[A-Za-z_][A-Za-z0-9_-]*"
 _GPU_TAINT = {"key": names.NVIDIA_GPU, "operator": "Exists", "effect": "NoSchedule"}
-_FORMS = {
+_TOLERATION = {
+    "key": (f"(({_SUBDOMAIN}/)?{_WORD})?", f"a label's key such as {names.NVIDIA_GPU}"),
+    "operator": ("Equal|Exists", "Equal or Exists"),
+    "value": (f"({_WORD})?", "a label's value"),
+    "effect": ("(NoSchedule|PreferNoSchedule|NoExecute)?", "an effect such as NoSchedule"),
+}
+_TEMPLATE_PATH = {
     # Every group with pods in it that has no dot is built in.
     "group": (rf"(?=.*\.){_SUBDOMAIN}", "a domain with a dot, such as ray.io"),
     "version": (_LABEL, "a version such as v1"),
@@ -42,60 +47,46 @@ def _cpus(text: str) -> Fraction:
     return value
 
 
-def _template_paths(text: str) -> tuple[TemplatePath, ...]:
+def _objects(text: str, forms: Forms, needed: frozenset[str]) -> Iterator[dict[str, str]]:
+    """Read a JSON list of objects whose fields have these forms."""
     try:
-        value = json.loads(text)
+        found = json.loads(text)
     except json.JSONDecodeError as fault:
-        raise ValueError(f"must be a JSON list of template paths: {fault}") from fault
-    if not isinstance(value, list) or any(value.count(item) > 1 for item in value):
-        raise ValueError("must be a JSON list of template paths, each of them once")
-    return tuple(map(_template_path, value))
+        raise ValueError(f"must be a JSON list of objects: {fault}") from fault
+    if not isinstance(found, list) or any(found.count(item) > 1 for item in found):
+        raise ValueError("must be a JSON list of objects, each of them once")
+    for item in found:
+        if not (isinstance(item, dict) and needed <= item.keys() <= forms.keys()):
+            raise ValueError(f"{json.dumps(item)} must be an object of {', '.join(forms)}")
+        for field, value in item.items():
+            form, meaning = forms[field]
+            if not (isinstance(value, str) and re.fullmatch(form, value)):
+                raise ValueError(f"{field} of {json.dumps(item)} must be {meaning}")
+        yield item
 
 
-def _template_path(item: Any) -> TemplatePath:
-    shown = json.dumps(item)
-    if not isinstance(item, dict) or item.keys() != _FORMS.keys():
-        raise ValueError(f"{shown} must be an object of {', '.join(_FORMS)}")
-    for field, (form, meaning) in _FORMS.items():
-        if not (isinstance(item[field], str) and re.fullmatch(form, item[field])):
-            raise ValueError(f"{field} of {shown} must be {meaning}")
-    steps = re.findall(r"[^.[]+|\[\*\]", item["path"])
-    return TemplatePath(item["group"], item["version"], item["resource"], tuple(steps))
+def _template_paths(text: str) -> tuple[TemplatePath, ...]:
+    found = _objects(text, _TEMPLATE_PATH, frozenset(_TEMPLATE_PATH))
+    return tuple(TemplatePath(pattern=_steps(item.pop("path")), **item) for item in found)
+
+
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"[^.[]+|\[\*\]", path))
 
 
 def _tolerations(text: str) -> tuple[dict[str, str], ...]:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as fault:
-        raise ValueError(f"must be a JSON list of tolerations: {fault}") from fault
-    if not isinstance(value, list) or not all(_is_toleration(item) for item in value):
-        example = json.dumps([_GPU_TAINT])
-        raise ValueError(f"must be a JSON list of tolerations that a pod may have, as {example}")
-    return tuple(value)
+    found = tuple(_objects(text, _TOLERATION, frozenset()))
+    for item in found:  # what the API server refuses, it would refuse in every pod with a grant
+        exists = item.get("operator") == "Exists"
+        if item.get("value") if exists else not item.get("key"):
+            raise ValueError(f"{json.dumps(item)} needs a key, or operator Exists and no value")
+    return found
 
 
 def _runtime_class(text: str) -> str:
     if not re.fullmatch(f"({_SUBDOMAIN})?", text):
         raise ValueError("must be the name of a RuntimeClass such as nvidia, or empty")
     return text
-
-
-def _is_toleration(item: Any) -> bool:
-    """Whether the API server takes it; else it would refuse every pod with a grant."""
-    if not isinstance(item, dict) or not item.keys() <= _TOLERATION_FIELDS:
-        return False
-    if not all(isinstance(value, str) for value in item.values()):
-        return False
-    operator = item.get("operator", "Equal")
-    wanted, unwanted = ("operator", "value") if operator == "Exists" else ("key", "")
-    return (
-        operator in _OPERATORS
-        and item.get("effect", "") in _EFFECTS
-        and bool(item.get(wanted))
-        and not item.get(unwanted)
-        and re.fullmatch(f"(({_SUBDOMAIN}/)?{_WORD})?", item.get("key", "")) is not None
-        and re.fullmatch(f"({_WORD})?", item.get("value", "")) is not None
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
+from typing import TypeAlias
 
 from vgpu import names
 from webhook import templates
@@ -17,6 +18,9 @@ from webhook.settle import restored, settled
 from webhook.templates import Path, Pattern
 from webhook.translate import Translation, rewritten, translate
 
+Made: TypeAlias = tuple[Json, list[Finding]]
+"""An object as it is to be, and what there is to say of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Desired:
@@ -24,8 +28,6 @@ class Desired:
 
     object: Json
     warnings: list[Finding]
-    faults: list[Finding]
-    """None, in what `desired` returns."""
 
 
 def desired(review: Review, config: Config) -> Desired:
@@ -34,46 +36,31 @@ def desired(review: Review, config: Config) -> Desired:
     Raises Denied with every fault that this request brings.
     """
     found = templates.patterns(review, config.template_paths)
-    if not found:
-        return _untranslated(review, f"kind {review.kind} is not one that is translated")
-    made = (
-        _templates(review, found, config) if found[0] else _pod(review.object, review.old, config)
-    )
-    if made.faults:
-        raise Denied(*made.faults, warnings=made.warnings)
+    if found and not found[0]:
+        made, findings = _pod(review.object, review.old, config)
+    else:
+        made, findings = _templates(review, found, config)
+    faults = [finding for finding in findings if finding.code.level == "error"]
+    if faults:
+        others = [finding for finding in findings if finding.code.level != "error"]
+        raise Denied(*faults, warnings=others)
     # Nobody reads the warnings on what a controller makes.
-    return Desired(made.object, [] if controller(review.object) else made.warnings, [])
+    return Desired(made, [] if controller(review.object) else findings)
 
 
-def _untranslated(review: Review, why: str) -> Desired:
-    return Desired(review.object, [Finding(Code.UNTRANSLATED, "", "kind", why)], [])
-
-
-def _news(made: Desired, before: Desired) -> Desired:
-    """Keep only the faults and warnings that an update brings."""
-    known = {*before.warnings, *before.faults}
-    warnings, faults = (
-        [finding for finding in found if finding not in known]
-        for found in (made.warnings, made.faults)
-    )
-    return Desired(made.object, warnings, faults)
-
-
-def _pod(document: Json, old: Json | None, config: Config, *, news: bool = True) -> Desired:
+def _pod(document: Json, old: Json | None, config: Config, *, news: bool = True) -> Made:
     """Give a new pod everything; let a stored one keep what it has."""
     if old is not None:
         document = restored(document, old)
     translation = translate(document, "", old, config, annotated=True)
-    pod = rewritten(document, translation, annotated=True)
-    pod, warnings = complete(pod, "", translation, config)
-    made = Desired(pod, [*translation.warnings, *warnings], translation.faults)
+    pod, findings = complete(document, "", translation, config)
     if old is None:
-        return made
-    made.faults.extend(_changed_shares(translation, document, old))
-    made = Desired(settled(document, pod, old), made.warnings, made.faults)
-    if news and (made.faults or made.warnings):
-        return _news(made, _pod(old, old, config, news=False))
-    return made
+        return pod, findings
+    findings += _changed_shares(translation, document, old)
+    if findings and news:
+        known = set(_pod(old, old, config, news=False)[1])
+        findings = [each for each in findings if each not in known]
+    return settled(document, pod, old), findings
 
 
 def _changed_shares(translation: Translation, document: Json, old: Json) -> Iterator[Finding]:
@@ -93,55 +80,58 @@ def _changed_shares(translation: Translation, document: Json, old: Json) -> Iter
             yield ask.finding(Code.SHARE_CHANGED, decision.reading.container, text)
 
 
-def _templates(review: Review, found: list[Pattern], config: Config) -> Desired:
+def _templates(review: Review, found: list[Pattern], config: Config) -> Made:
     """Translate an object's templates, one after the other."""
     document, owner = review.object, controller(review.object)
-    if _is_deployment(owner):
-        return Desired(document, [], [])
     places = templates.places(document, found)
+    if _is_deployment(owner):
+        return document, []
+    why = "" if found else f"kind {review.kind} is not one that is translated"
     if len(places) > templates.MOST_TEMPLATES:
-        text = f"{review.kind}: over {templates.MOST_TEMPLATES} templates; none is translated"
-        return _untranslated(review, text)
-    warnings, faults = _misplaced(document, found, places), list[Finding]()
-    if review.old is not None and warnings:
+        why = f"{review.kind}: over {templates.MOST_TEMPLATES} templates; none is translated"
+    if why:
+        return document, [Finding(Code.UNTRANSLATED, "", "kind", why)]
+    findings = _misplaced(document, found, places)
+    if review.old is not None and findings:
         known = _misplaced(review.old, found, places)
-        warnings = [warning for warning in warnings if warning not in known]
+        findings = [finding for finding in findings if finding not in known]
     kept = repeat((Claims(), Claims()))
     let_go = removed(review, places) if review.old and not owner else kept
     for place, claimed in zip(places, let_go, strict=False):
         template, stored = (templates.get(each, place) for each in (document, review.old))
         stored = stored if isinstance(stored, dict) else None
-        made = _template(template, stored, templates.spelled(place), claimed, bool(owner), config)
-        if made.object is not template:
-            document = templates.replaced(document, place, made.object)
-        warnings, faults = warnings + made.warnings, faults + made.faults
-    return Desired(document, warnings, faults)
+        made, said = _template(
+            template, stored, templates.spelled(place), claimed, bool(owner), config
+        )
+        if made is not template:
+            document = templates.replaced(document, place, made)
+        findings += said
+    return document, findings
 
 
 def _template(
     sent: Json, stored: Json | None, at: str, claimed: Claimed, owned: bool, config: Config
-) -> Desired:
+) -> Made:
     """Translate only the resources of a template; its pods get the rest when they are made."""
     try:
         gone, declared = claimed
         template = released(sent, stored, at, gone) if stored and not owned else sent
         # A stored template never changes by itself: a Job's may not, a Deployment's would roll out.
         if template == stored:
-            return Desired(sent, [], [])
+            return sent, []
         # An ask replaces what an earlier one made, not what the manifest declares beside it.
         made_by_us = released(stored, stored, at, declared) if stored else None
         translation = translate(template, at, made_by_us, config, annotated=False)
         if owned and not any(decision.reading.ask_keys for decision in translation.decisions):
-            return Desired(sent, [], [])
-        pod = rewritten(template, translation, annotated=True)
-        _, warnings = complete(pod, at, translation, config)
-        translated = rewritten(template, translation, annotated=False)
-        made = Desired(translated, [*translation.warnings, *warnings], translation.faults)
+            return sent, []
+        _, findings = complete(template, at, translation, config)
+        made = rewritten(template, translation, annotated=False)
     except Denied as denial:
-        made = Desired(sent, [], list(denial.findings))
-    if stored is None or not (made.faults or made.warnings):
-        return made
-    return _news(made, _template(stored, None, at, claimed, False, config))
+        made, findings = sent, list(denial.findings)
+    if stored and findings:
+        known = set(_template(stored, None, at, claimed, False, config)[1])
+        findings = [each for each in findings if each not in known]
+    return made, findings
 
 
 def _is_deployment(owner: Json) -> bool:

@@ -28,22 +28,19 @@ class Notes:
     throttle: bool
     """Whether containers may get a CPU limit."""
     default_container: str | None
-    faults: list[Finding]
-    warnings: list[Finding]
+    findings: list[Finding]
 
 
 def read(pod: Json, at: str, containers: list[Container]) -> Notes:
     """Read the annotations. Raises Denied for values that are not strings."""
-    found = annotations(pod, at)
-    metadata = path(at, "metadata")
+    found, metadata = annotations(pod, at), path(at, "metadata")
     reader = _Reader(found, metadata, [item.name for item in containers], [])
     return Notes(
         asks=reader.by_container(names.ANNOTATION_ASK, asks.read_annotated),
         frameworks=reader.by_container(names.ANNOTATION_FRAMEWORK, _framework),
         throttle=reader.throttle(),
         default_container=found.get(names.ANNOTATION_DEFAULT_CONTAINER),
-        faults=reader.faults,
-        warnings=unknown(found, metadata),
+        findings=[*reader.faults, *unknown(found, metadata)],
     )
 
 
@@ -58,8 +55,12 @@ def unknown(found: dict[str, str], at: str) -> list[Finding]:
 
 
 def _framework(_at: str, _field: str, text: str) -> str:
-    if text not in FRAMEWORKS:
-        raise ValueError(f"{shown(text)!r} is unknown; there are {', '.join(FRAMEWORKS)}")
+    return _one_of(FRAMEWORKS, text)
+
+
+def _one_of(words: tuple[str, ...], text: str) -> str:
+    if text not in words:
+        raise ValueError(f"{shown(text)!r} is not allowed; allowed: {', '.join(words)}")
     return text
 
 
@@ -72,27 +73,22 @@ class _Reader:
 
     def by_container(self, key: str, read: Callable[[str, str, str], T]) -> dict[str, T]:
         values: dict[str, T] = {}
-        parts: dict[str, str] = {}
         if key not in self.found:
             return values
         with self._blamed(key):
-            parts = _by_name(self.found[key], self.containers)
-        there = ", ".join(self.containers[:_MOST_NAMES])
-        there += ", ..." if len(self.containers) > _MOST_NAMES else ""
-        for name, text in parts.items():
-            with self._blamed(key, name):
-                if name and name not in self.containers:
-                    raise ValueError(f"names no container {shown(name)!r}; there are {there}")
-                values[name] = read(self.at, f"annotations[{key}]", text)
+            for name, text in _by_name(self.found[key], self.containers).items():
+                with self._blamed(key, name):
+                    if name and name not in self.containers:
+                        there = ", ".join(self.containers[:_MOST_NAMES])
+                        raise ValueError(f"names no container {shown(name)!r}; there are {there}")
+                    values[name] = read(self.at, f"annotations[{key}]", text)
         return values
 
     def throttle(self) -> bool:
         value = self.found.get(names.ANNOTATION_THROTTLE)
         if value is not None:
             with self._blamed(names.ANNOTATION_THROTTLE):
-                if value not in _THROTTLES:
-                    allowed = f"allowed: {', '.join(_THROTTLES)}"
-                    raise ValueError(f"{shown(value)!r} is not allowed; {allowed}")
+                _one_of(_THROTTLES, value)
         return value is None
 
     @contextmanager

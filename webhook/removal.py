@@ -66,15 +66,15 @@ def removed(review: Review, paths: Iterable[Path]) -> Iterator[Claimed]:
     new, old = review.object, review.old or {}
     manifests = [_last_applied(each) for each in (old, new)]
     for path in paths:
-        before, after = (_declared(each, path) for each in manifests)
+        before, after = (_resources(get(each, path)) for each in manifests)
         applied, mine = _applied(new, path), _applied(old, path, review.manager)
         gone = _named(mine, _ASKS) - _named(applied, _ASKS)
-        if before is not None and after is not None:
+        if isinstance(get(manifests[1], path), dict):
             gone |= _named(before, _ASKS) - _named(after, _ASKS)
         # Another GPU resource that is new, as Helm brings it.
         came = _resources(get(new, path)) - _resources(get(old, path))
         gone |= _named(came, {key for _, key in came if names.is_gpu_resource(key)} - _GRANTS)
-        declared = {claim for claim in applied | (after or set()) if claim[1] in _GRANTS}
+        declared = {claim for claim in applied | after if claim[1] in _GRANTS}
         yield set(product(gone, _GRANTS)) - declared, declared
 
 
@@ -88,11 +88,6 @@ def _last_applied(document: Json) -> Any:
         return json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
         return None
-
-
-def _declared(manifest: Any, path: Path) -> Claims | None:
-    template = get(manifest, path)
-    return _resources(template) if isinstance(template, dict) else None
 
 
 def _applied(document: Json, path: Path, manager: str | None = None) -> Claims:

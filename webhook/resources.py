@@ -63,31 +63,23 @@ def _read(reading: Reading, key: str, limits: Json, requests: Json) -> None:
 def _is_ask(key: str, limits: Json, requests: Json) -> bool:
     if key != names.NVIDIA_GPU:
         return key in names.ASK_KEYS
-    return not all(_is_whole(side[key]) for side in (limits, requests) if key in side)
-
-
-def _is_whole(value: Any) -> bool:
-    exact = asks.number(value)
-    return exact is not None and exact.denominator == 1
+    numbers = [asks.number(side[key]) for side in (limits, requests) if key in side]
+    return any(exact is None or exact.denominator != 1 for exact in numbers)
 
 
 def _ask(container: Container, key: str, limits: Json, requests: Json) -> Ask:
-    found: list[Ask] = []
-    for side, values in (("limits", limits), ("requests", requests)):
-        if key not in values or (found and _agree(values[key], limits[key])):
-            continue
-        name = f"resources.{side}[{key}]"
-        try:
-            found.append(asks.read(container.at, name, values[key]))
-        except ValueError as fault:
-            raise Denied(container.finding(Code.ASK, name, str(fault))) from fault
+    side, values = ("limits", limits) if key in limits else ("requests", requests)
+    name = f"resources.{side}[{key}]"
+    try:
+        ask = asks.read(container.at, name, values[key])
+    except ValueError as fault:
+        raise Denied(container.finding(Code.ASK, name, str(fault))) from fault
     _must_agree(container, key, limits, requests)
-    return found[0]
+    return ask
 
 
 def _amount(container: Container, key: str, value: Any) -> int:
-    exact = asks.number(value)
-    most = slots.PER_CARD if key == names.COUNT else None
+    exact, most = asks.number(value), slots.PER_CARD if key == names.COUNT else None
     if exact is None or exact < 0 or exact.denominator != 1 or (most and exact > most):
         allowed = f"a whole number from 1 to {most}, the slots of one card" if most else "1, 2, ..."
         text = f"{asks.shown(value)} is not allowed; allowed: {allowed}"
@@ -129,7 +121,6 @@ def granted(reading: Reading, grant: Grant | None) -> Json:
     if not changed:
         return body
     # What is empty now is left out, as it is stored: an update has to arrive at the same.
-    both = {
-        key: value for key, value in {**resources, **changed}.items() if value or key not in changed
-    }
-    return {**body, "resources": both}
+    both = {**resources, **changed}
+    kept = {key: value for key, value in both.items() if value or key not in changed}
+    return {**body, "resources": kept}

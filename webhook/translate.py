@@ -36,8 +36,7 @@ class Translation:
 
     decisions: list[Decision]
     notes: Notes
-    faults: list[Finding]
-    warnings: list[Finding]
+    findings: list[Finding]
 
 
 def translate(
@@ -54,18 +53,16 @@ def translate(
     listed = containers(pod, at)
     readings = [resources.read(item) for item in listed]
     said = notes.read(pod, at, listed)
-    noted, warnings = _addressed(said, readings)
-    decisions = []
+    noted, guessed = _addressed(said, readings)
+    findings, decisions = [*said.findings, *guessed], []
     for reading in readings:
         name = reading.container.name
         decision = _decide(reading, noted.get(name), before.get(name), config, annotated)
         decisions.append(decision)
+        findings += decision.faults
         if decision.ask and not decision.faults:
-            text = decision.ask.rounding(decision.grant)
-            if text:
-                warnings.append(decision.ask.finding(Code.ROUNDED, reading.container, text))
-    faults = [*said.faults, *(fault for decision in decisions for fault in decision.faults)]
-    return Translation(decisions, said, faults, [*said.warnings, *warnings])
+            findings += decision.ask.rounding(reading.container)
+    return Translation(decisions, said, findings)
 
 
 def rewritten(pod: Json, translation: Translation, *, annotated: bool) -> Json:
@@ -92,26 +89,23 @@ def _addressed(said: Notes, readings: list[Reading]) -> tuple[dict[str, Ask], li
     unnamed = said.asks.get("")
     if unnamed is None:
         return said.asks, []
-    apps = [reading for reading in readings if reading.container.section == "containers"]
-    candidates = {reading.container.name: reading for reading in apps}
-    if not candidates:
-        return {name: ask for name, ask in said.asks.items() if name}, []
+    apps = {
+        each.container.name: each for each in readings if each.container.section == "containers"
+    }
     holders = [
         name
-        for name, reading in candidates.items()
+        for name, reading in apps.items()
         if unnamed.grant in reading.grants or unnamed.value in (ask.value for ask in reading.asks)
     ]
-    if holders:
-        return {holders[0]: unnamed}, []
-    if said.default_container in candidates:
-        return {said.default_container: unnamed}, []
-    first = next(iter(candidates))
+    chosen = [*holders, *(name for name in apps if name == said.default_container)]
+    main = next(iter((*chosen, *apps)), "")
+    if chosen or len(apps) < 2:
+        return {main: unnamed}, []
     text = (
-        f"{names.ANNOTATION_ASK}: {unnamed.text} goes to {first!r}, the first of "
-        f"{len(candidates)} containers; to choose write {first}={unnamed.text}"
+        f"{names.ANNOTATION_ASK}: {unnamed.text} goes to {main!r}, the first of "
+        f"{len(apps)} containers; to choose write {main}={unnamed.text}"
     )
-    warning = Finding(Code.MAIN_CONTAINER, unnamed.at, unnamed.field, text)
-    return {first: unnamed}, [warning] if len(candidates) > 1 else []
+    return {main: unnamed}, [Finding(Code.MAIN_CONTAINER, unnamed.at, unnamed.field, text)]
 
 
 def _decide(

@@ -359,7 +359,7 @@ ROWS = [
     ),
     Row(
         "annotations: {milligpu.io/framework: caffe}, limits: {gpu: 300m}",
-        Denied("{pod}.annotations[milligpu.io/framework]: 'caffe' is unknown; there are tensorf"),
+        Denied("{pod}.annotations[milligpu.io/framework]: 'caffe' is not allowed; allowed: te"),
     ),
     Row(
         "annotations: {milligpu.io/cpu-throttle: 'on'}, limits: {gpu: 300m}",
