@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from tests.fuzz.oracle import Grant, Verdict, asks, counts
+from tests.fuzz.oracle import Grant, Verdict, asks, counts, noted
 from tests.fuzz.pods import (
     ASKS,
     CARDS,
+    FRAMEWORK_NOTE,
     GPUS,
     NVIDIA,
     SHARE_NOTE,
@@ -35,17 +36,22 @@ _FRACTION, _VISIBLE = "PER_PROCESS_GPU_MEMORY_FRACTION", "NVIDIA_VISIBLE_DEVICES
 _RESERVED = re.compile(
     f"{_VISIBLE}|CUDA_VISIBLE_DEVICES|(CUDA_MPS|NVIDIA_GPU_MEMORY|MILLIGPU)_.*", re.DOTALL
 )
-_FLAG = "--per_process_gpu_memory_fraction=$(MILLIGPU_MEMORY_FRACTION)"
+_FLAG, _OURS = "--per_process_gpu_memory_fraction", "$(MILLIGPU_MEMORY_FRACTION)"
 _CONTAINERS = (("containers",), ("initContainers",))
+_MADE = {
+    *("metadata", "annotations", "spec", "tolerations"),
+    *("resources", "limits", "requests", "env", "args"),
+}
 Path = tuple[str | int, ...]
 
 
 def differences(before: Any, after: Any, at: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
-    """Yield each place that differs; what comes or goes is compared with something empty.
+    """Yield each place that differs; what may come and go is compared with something empty.
 
     Lists of named things are compared by name, and by the order of those that are in both.
     """
-    before, after = _or_empty(before, after), _or_empty(after, before)
+    if at[-1:] and at[-1] in _MADE:
+        before, after = _or_empty(before, after), _or_empty(after, before)
     ours, theirs = _members(before), _members(after)
     if None in (ours, theirs) and at[-1:] in _CONTAINERS and len(before) == len(after):
         ours, theirs = dict(enumerate(before)), dict(enumerate(after))
@@ -199,7 +205,7 @@ def completed(
             )
         )
         given, made = child(old[place], "args", list), child(body, "args", list)
-        if made not in ([given, [*given, _FLAG]] if place in shares else [given]):
+        if made != given + [f"{_FLAG}={_OURS}"] * _serves(old, place, shares.get(place)):
             yield f"{place}: args {given} became {made}"
         yield from _throttled(place, old, new, shares.get(place), before, settings)
     yield from _scheduled(before, after, settings)
@@ -229,9 +235,34 @@ def _environment(
     if not uses and values.get(_VISIBLE) != "void":
         yield f"not void: {values.get(_VISIBLE)}"
     if share is not None:
-        fraction = number(values.get(_FRACTION, "none"))
-        if fraction is None or not 0 < fraction <= share:
-            yield f"{values.get(_FRACTION)} for {share}"
+        own = [number(e.get("value", "")) for e in given if e["name"] == _FRACTION]
+        right = own[0] if own and own[0] and 0 < own[0] <= share else share
+        if number(values.get(_FRACTION, "")) != right:
+            yield f"{values.get(_FRACTION)}, not {right}, for {share}"
+
+
+def _serves(pod: Pod, place: Place, share: Fraction | None) -> bool:
+    """Is TensorFlow Serving there, which needs an argument, and can take one?"""
+    if share is None:
+        return False
+    if len(pod) > 1 and FRAMEWORK_NOTE in pod.notes and "=" not in pod.notes[FRAMEWORK_NOTE]:
+        raise Silent("which container is told to be TensorFlow Serving")
+    body = pod[place]
+    command, args = (child(body, field, list) for field in ("command", "args"))
+    name = str(command[0]).rpartition("/")[2] if command else ""
+    if "sh" in (*command, *args):
+        raise Silent("a shell")
+    runs = name in ("tensorflow_model_server", "tf_serving_entrypoint.sh")
+    official = child(body, "image", str).partition(":")[0].endswith("tensorflow/serving")
+    said = noted(pod, FRAMEWORK_NOTE)
+    word = said.get(body["name"], said.get(""))
+    pairs = [each.partition("=") for each in (*command, *args)]
+    own = next((value for flag, _, value in reversed(pairs) if flag == _FLAG), "")
+    size = number(own)
+    if own == _OURS or (size is not None and 0 < size <= share):
+        return False
+    takes = bool(args) or runs or (official and not command)
+    return takes and (word == "tensorflow-serving" or (word is None and (runs or official)))
 
 
 def _throttled(
