@@ -328,7 +328,13 @@ def says_too_much(document: object, config: Config) -> Answer:
 
 
 def answers_another(document: object, config: Config) -> Answer:
-    return _with(answer(document, config), uid="x")
+    result = answer(document, config)
+    return _with(result, **{**result.body["response"], "uid": "x"})
+
+
+def gives_no_reason(document: object, config: Config) -> Answer:
+    result = answer(document, config)
+    return result if result.body["response"]["allowed"] else _with(result)
 
 
 def changes_its_argument(document: Any, config: Config) -> Answer:
@@ -353,6 +359,7 @@ DECIDERS: dict[trial.Decide, str] = {
     refuses: "BadReview",
     says_too_much: "a warning that the API server cuts",
     answers_another: "another uid",
+    gives_no_reason: "a denial without a reason",
     changes_its_argument: "the argument was changed",
     grants_more_each_time: "not the same again",
 }

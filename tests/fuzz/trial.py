@@ -97,9 +97,10 @@ def _form(response: Json, uid: str) -> Iterator[str]:
         yield "a patch without its type, or the other way round"
     if response["allowed"]:
         return
-    if "patch" in response or response["status"]["code"] != 422:
+    status = response.get("status", {})
+    if "patch" in response or status.get("code") != 422:
         yield "a denial with a patch, or with another code"
-    if not response["status"]["message"]:
+    if not status.get("message"):
         yield "a denial without a reason"
 
 
