@@ -126,11 +126,8 @@ class Webhook:
         return self._request("GET", path)
 
     def review(self, document: Any) -> dict[str, Any]:
-        """Send an AdmissionReview and return the one that comes back. Raises ProgramError."""
-        try:
-            status, text = self._request("POST", "/mutate", json.dumps(document))
-        except OSError as fault:
-            raise ProgramError(f"no answer from the webhook: {fault}") from fault
+        """Send an AdmissionReview and return the one that comes back, or raise ProgramError."""
+        status, text = self._request("POST", "/mutate", json.dumps(document))
         if status != http.HTTPStatus.OK:
             raise ProgramError(f"the webhook answered {status}: {text}")
         answer: dict[str, Any] = json.loads(text)

@@ -14,7 +14,7 @@ import jsonpatch
 
 from milligpu import processes, workloads
 from milligpu.kubelet import Grant, Kubelet, pod_key
-from milligpu.processes import Webhook
+from milligpu.processes import ProgramError, Webhook
 from plugin.config import Config as PluginConfig
 from vgpu import names, slots
 from webhook.config import Config as WebhookConfig
@@ -40,7 +40,10 @@ class Stage:
 
         Raises ProgramError without one.
         """
-        review = await asyncio.to_thread(self.webhook.review, workloads.review(document))
+        try:
+            review = await asyncio.to_thread(self.webhook.review, workloads.review(document))
+        except OSError as fault:
+            raise ProgramError(f"no answer from the webhook: {fault}") from fault
         response = review["response"]
         patch = json.loads(b64decode(response["patch"])) if "patch" in response else []
         return jsonpatch.apply_patch(document, patch), response

@@ -19,6 +19,7 @@ import pytest
 from milligpu import manifests
 from milligpu.demo import EXAMPLES, Demo
 from milligpu.kubelet import AdmissionError, Grant
+from milligpu.processes import ProgramError
 from milligpu.show import Screen
 from milligpu.stage import Stage
 from milligpu.workloads import arriving, review
@@ -365,3 +366,14 @@ def test_nothing_is_shown_that_the_programs_did_not_answer(
     assert "refused the moon is full" in text
     assert "unlucky Failed UnexpectedAdmissionError: Allocate failed due to bad luck" in text
     assert not {"30", "4608", "2400m"} & set(re.split(r"[^\w]", text))
+
+
+class Gone(Liars):
+    def review(self, document: Json) -> Json:
+        raise ConnectionRefusedError("nobody listens")
+
+
+def test_a_webhook_that_does_not_answer_is_said() -> None:
+    gone = cast(Any, Gone())
+    with pytest.raises(ProgramError, match="no answer from the webhook: nobody listens"):
+        asyncio.run(Stage(gone, gone).create(pod("a", gpu="300m")))
