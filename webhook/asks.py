@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from vgpu import names, quantity, slots
+from webhook.config import Config
 from webhook.findings import Code, Finding
 from webhook.pod import Container
 
@@ -55,21 +56,21 @@ class Ask:
             return Grant(names.WHOLE, int(self.value))
         return Grant(names.COUNT, slots.count(self.value)) if self.value else None
 
-    def refusal(self, container: Container, *, whole_cards: bool) -> Finding | None:
-        """Return why there is no grant for it, None if there is."""
+    def refusals(self, container: Container, had: list[Grant], config: Config) -> list[Finding]:
+        """Return why there is no grant for it; nothing if there is. What it `had` is served."""
         value, code, text = self.value, Code.ASK, ""
         if 0 <= value.numerator < value.denominator:  # a share; to compare a Fraction takes longer
-            return None
+            return []
         if value < 0:
             text = f"{self.text} is below 0; {_ALLOWED}"
         elif value.denominator != 1:
             text = f"{self.text}: above one card only whole numbers; {_ALLOWED}"
         elif value > _MOST_CARDS:
             text = f"{self.text} is more than a quantity can hold; {_ALLOWED}"
-        elif not whole_cards:
+        elif not config.whole_cards and self.grant not in had:
             other = f"ask for a share below 1, or for {names.NVIDIA_GPU}"
             code, text = Code.WHOLE_CARDS, f"{self.text}: whole cards are not served here; {other}"
-        return self.finding(code, container, text) if text else None
+        return [self.finding(code, container, text)] if text else []
 
     def rounding(self, container: Container) -> list[Finding]:
         """Return what to say of a share that is no whole number of slots; nothing of others."""

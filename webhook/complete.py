@@ -170,11 +170,8 @@ def _scheduled(pod: Json, at: str, config: Config) -> Json:
     """Add the settings' tolerations and runtime class where the pod lacks them."""
     spec = mapping(pod, "spec", at)
     present = sequence(spec, "tolerations", path(at, "spec"), dict)
-    missing = [
-        wanted
-        for wanted in config.tolerations
-        if not any(_covers(toleration, wanted) for toleration in present)
-    ]
+    wanted = config.tolerations
+    missing = [each for each in wanted if not any(_covers(other, each) for other in present)]
     added: Json = {"tolerations": [*present, *missing]} if missing else {}
     if config.runtime_class and not spec.get("runtimeClassName"):
         added["runtimeClassName"] = config.runtime_class
@@ -183,9 +180,8 @@ def _scheduled(pod: Json, at: str, config: Config) -> Json:
 
 def _covers(present: Json, wanted: dict[str, str]) -> bool:
     """Whether a toleration of the pod tolerates all that a wanted one does, for ever."""
-    if present.get("tolerationSeconds") is not None:
-        return False
-    if present.get("effect") and present["effect"] != wanted.get("effect"):
+    effects = (None, "", wanted.get("effect"))
+    if present.get("tolerationSeconds") is not None or present.get("effect") not in effects:
         return False
     if present.get("operator") == "Exists":
         return not present.get("key") or present["key"] == wanted.get("key")

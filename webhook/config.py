@@ -66,12 +66,10 @@ def _objects(text: str, forms: Forms, needed: frozenset[str]) -> Iterator[dict[s
 
 
 def _template_paths(text: str) -> tuple[TemplatePath, ...]:
-    found = _objects(text, _TEMPLATE_PATH, frozenset(_TEMPLATE_PATH))
-    return tuple(TemplatePath(pattern=_steps(item.pop("path")), **item) for item in found)
-
-
-def _steps(path: str) -> tuple[str, ...]:
-    return tuple(re.findall(r"[^.[]+|\[\*\]", path))
+    return tuple(
+        TemplatePath(pattern=tuple(item.pop("path").replace("[*]", ".[*]").split(".")), **item)
+        for item in _objects(text, _TEMPLATE_PATH, frozenset(_TEMPLATE_PATH))
+    )
 
 
 def _tolerations(text: str) -> tuple[dict[str, str], ...]:

@@ -17,8 +17,6 @@ class Reading:
     """What a container's resources say of GPUs."""
 
     container: Container
-    claims: bool
-    """Whether it has `resources.claims` (DRA)."""
     asks: list[Ask] = field(default_factory=list)
     ask_keys: list[str] = field(default_factory=list)
     """The keys that hold asks, readable or not."""
@@ -29,14 +27,14 @@ class Reading:
 
     @property
     def has_gpu(self) -> bool:
-        """Whether the container gets a GPU from anybody, as its resources stand."""
-        return bool(self.grants or self.others or self.claims)
+        """Whether the container gets a GPU from anybody, DRA too, as its resources stand."""
+        return bool(self.grants or self.others or self.container.mapping("resources").get("claims"))
 
 
 def read(container: Container) -> Reading:
     """Read a container's resources; unusable values are faults. Raises Denied for wrong types."""
     limits, requests = container.sides()
-    reading = Reading(container, bool(container.mapping("resources").get("claims")))
+    reading = Reading(container)
     for key in dict.fromkeys((*limits, *requests)):
         if key not in names.ASK_KEYS and not names.is_gpu_resource(key):
             continue

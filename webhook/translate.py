@@ -113,18 +113,10 @@ def _decide(
 ) -> Decision:
     asks = [*reading.asks, *([noted] if noted else [])]
     had = stored.grants if stored else []
-    faults = [*reading.faults]
-    grants: list[Grant | None] = [] if asks else [*reading.grants]
-    for ask in asks:
-        wanted = ask.grant
-        # What is stored stays, also where whole cards have been switched off since.
-        whole_cards = config.whole_cards or wanted in had
-        refusal = ask.refusal(reading.container, whole_cards=whole_cards)
-        if refusal:
-            faults.append(refusal)
-        else:
-            grants.append(wanted)
-    grant = next(iter(grants), None)
+    # What is stored stays, also where whole cards have been switched off since.
+    refused = [each for ask in asks for each in ask.refusals(reading.container, had, config)]
+    grants = [] if refused else [ask.grant for ask in asks[:1]] or reading.grants
+    grant, faults = next(iter(grants), None), [*reading.faults, *refused]
     if not faults:
         replaced = had if reading.asks or (annotated and noted) else []
         faults = _conflicts(reading, asks, grant, replaced)
