@@ -67,7 +67,9 @@ def removed(review: Review, paths: Iterable[Path]) -> Iterator[Claimed]:
     manifests = [_last_applied(each) for each in (old, new)]
     for path in paths:
         before, after = (_resources(get(each, path)) for each in manifests)
-        applied, mine = _applied(new, path), _applied(old, path, review.manager)
+        # What an entry owns has no value there.
+        applied = _applied(new, path) - _resources(get(new, path), of_none=True)
+        mine = _applied(old, path, review.manager)
         gone = _named(mine, _ASKS) - _named(applied, _ASKS)
         if isinstance(get(manifests[1], path), dict):
             gone |= _named(before, _ASKS) - _named(after, _ASKS)
@@ -116,20 +118,21 @@ def _field(step: str | Item) -> str:
     return f'k:{{"name":{json.dumps(step.name, ensure_ascii=False)}}}'
 
 
-def _resources(pod: Any) -> Claims:
+def _resources(pod: Any, *, of_none: bool = False) -> Claims:
     found: Claims = set()
     for section in SECTIONS:
         listed = get(pod, ("spec", section))
         for item in listed if isinstance(listed, list) else ():
             name, resources = (get(item, (key,)) for key in ("name", "resources"))
-            found |= _claims(name, resources)
+            found |= _claims(name, resources, of_none=of_none)
     return found
 
 
-def _claims(name: Any, resources: Any, prefix: str = "") -> Claims:
+def _claims(name: Any, resources: Any, prefix: str = "", *, of_none: bool = False) -> Claims:
     sides = [get(resources, (prefix + side,)) for side in ("limits", "requests")]
     found = {key: side[key] for side in sides if isinstance(side, dict) for key in side}
-    keys = (key.removeprefix(prefix) for key, value in found.items() if number(value) != 0)
+    wanted = {key for key, value in found.items() if (number(value) == 0) is of_none}
+    keys = (key.removeprefix(prefix) for key in wanted)
     return {(name, key) for key in keys if isinstance(name, str)}
 
 

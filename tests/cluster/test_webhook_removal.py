@@ -65,13 +65,21 @@ def test_an_ask_taken_out_takes_its_grant_along(
 
 
 @pytest.mark.parametrize("how", [(), ("--server-side",)], ids=["client-side", "server-side"])
+@pytest.mark.parametrize("asked", [names.ASK, names.NVIDIA_GPU])
+@pytest.mark.parametrize("zero", [names.ASK, names.NVIDIA_GPU])
 def test_zero_takes_the_grant_along(
-    apiserver: ControlPlane, webhook: Webhook, namespace: str, how: tuple[str, ...]
+    apiserver: ControlPlane,
+    webhook: Webhook,
+    namespace: str,
+    how: tuple[str, ...],
+    asked: str,
+    zero: str,
 ) -> None:
     obj = Applied(apiserver, namespace)
-    obj.apply(obj.manifest(gpu="300m"), *how)
-    obj.apply(obj.manifest(gpu="0"), *how)
-    assert obj.amounts() == {}
+    obj.apply(obj.manifest(**{asked: "300m"}), *how)
+    assert obj.amounts() == {names.COUNT: "30"}
+    obj.apply(obj.manifest(**{zero: "0"}), *how)
+    assert obj.amounts() == ({} if zero == names.ASK else {zero: "0"})
 
 
 @pytest.mark.parametrize("how", [(), ("--server-side",)], ids=["client-side", "server-side"])

@@ -42,6 +42,7 @@ def left(old: Any, new: Any, manager: str = "kubectl") -> Any:
 
 
 GONE: dict[str, Any] = {"limits": {}, "requests": {}}
+ASKS = (*names.ASK_KEYS, names.NVIDIA_GPU)
 ASK, OTHER = {names.ASK: "300m"}, {"memory": "1Gi"}
 
 
@@ -129,6 +130,19 @@ def test_a_manifest_may_declare_what_its_ask_did_not_make(
     review = Review("apps", "Deployment", new, old, "kubectl")
     spec = desired(review, Config(whole_cards=True)).object["spec"]["template"]["spec"]
     assert spec["containers"][0]["resources"]["limits"] == declared
+
+
+@pytest.mark.parametrize("declare", RECORDS.values(), ids=RECORDS)
+@pytest.mark.parametrize("asked", ASKS)
+@pytest.mark.parametrize("zero", [*ASKS, names.COUNT])
+def test_an_ask_for_nothing_takes_the_grant_along(declare: Any, asked: str, zero: str) -> None:
+    """Whatever it is called: what is owned has no value where server-side apply notes it."""
+    sent = {"memory": "1Gi", **STORED["limits"], zero: "0"}
+    old = deployment(STORED, declare({asked: "300m"}))
+    new = deployment({**STORED, "limits": sent}, declare({"memory": "1Gi", zero: "0"}))
+    made = desired(Review("apps", "Deployment", new, old, "kubectl"), Config()).object
+    item = made["spec"]["template"]["spec"]["containers"][0]["resources"]
+    assert {*item.get("limits", {}).values(), *item.get("requests", {}).values()} <= {"1Gi", "0"}
 
 
 @pytest.mark.parametrize("declare", RECORDS.values(), ids=RECORDS)
