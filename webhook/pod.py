@@ -114,7 +114,8 @@ def with_bodies(pod: Json, bodies: Iterable[Json]) -> Json:
 
 def controller(document: Json) -> Json:
     """Return the reference to the controller that owns an object, empty if none does."""
-    owners = mapping(document, "metadata", "").get("ownerReferences")
+    metadata = document.get("metadata")
+    owners = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
     for owner in owners if isinstance(owners, list) else []:
         if isinstance(owner, dict) and owner.get("controller") is True:
             return owner

@@ -313,13 +313,14 @@ class Update:
                 found.add(entry.get("manager"))
         return found
 
-    def withdrawn(self, was: Json) -> bool:
+    def withdrawn(self, now: Json, was: Json) -> bool:
         """Did the manifest ask, and does it not any more?"""
         had, has = self.applied(self.old), self.applied(self.new)
         if had is not None and has is not None and asks(had) and not asks(has):
             return True
         keys = {key for key in ASKS if key not in was}
-        return self.manager in self.owners(self.old, keys) and not self.owners(self.new, keys)
+        still = {key for key in keys if key not in now or number(now[key]) != 0}
+        return self.manager in self.owners(self.old, keys) and not self.owners(self.new, still)
 
     def declares(self, key: str) -> bool:
         """Does a manifest declare this count?"""
@@ -335,7 +336,7 @@ class Update:
         known = {SLOTS, CARDS, *asks(limits), *was, *before[1]}
         new = {**sides[1], **limits}
         other = any(GPUS.fullmatch(key) and number(new[key]) != 0 for key in new.keys() - known)
-        if asks(limits) or (not self.owned and (other or self.withdrawn(was))):
+        if asks(limits) or (not self.owned and (other or self.withdrawn(new, was))):
             kept = [{k: v for k, v in side.items() if k not in ours} for side in sides]
             return kept[0], kept[1]
         return sides

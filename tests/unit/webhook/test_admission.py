@@ -123,6 +123,12 @@ def test_an_unknown_kind_is_let_through_with_a_warning(version: str, kind: str) 
     assert found.warnings == (f"milligpu: kind {kind} is not one that is translated",)
 
 
+@pytest.mark.parametrize("part", [{"metadata": []}, {"metadata": None}, {"spec": [1]}])
+def test_an_unknown_kind_may_have_any_shape(part: Json) -> None:
+    obj = {"apiVersion": "example.com/v1", "kind": "Thing", **part}
+    assert answer(review(obj), Config()).verdict == "unchanged"
+
+
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v2"])
 @pytest.mark.parametrize("kind", ["Deployment", "CronJob", "Pod"])
 def test_the_version_of_a_kind_does_not_matter(kind: str, version: str) -> None:
