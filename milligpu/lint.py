@@ -4,16 +4,18 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from milligpu import manifests
 from milligpu.remarks import creation, findings
 from milligpu.show import Screen
 from vgpu.settings import read
 from webhook.config import Config
-from webhook.findings import Finding
+from webhook.findings import Code, Finding
+from webhook.pod import Json
 
 _STYLES = {"error": "red", "warning": "yellow", "note": "cyan"}
 
@@ -42,9 +44,7 @@ def main(files: Sequence[Path], form: str) -> int:
     if form == "text":
         _print(remarks)
     else:
-        from milligpu import sarif
-
-        log = sarif.log(remarks) if form == "sarif" else list(map(_fields, remarks))
+        log = _sarif(remarks) if form == "sarif" else list(map(_fields, remarks))
         print(json.dumps(log, indent=2))
     return status or int(any(each.finding.code.level != "note" for each in remarks))
 
@@ -79,3 +79,35 @@ def _fields(each: Remark) -> dict[str, str | int]:
     where: dict[str, str | int] = {"file": str(each.file), "line": each.line}
     what = {"level": code.level, "code": code.label, "text": finding.text}
     return where | what | {"field": finding.path, "container": finding.container}
+
+
+def _sarif(remarks: Iterable[Remark]) -> Json:
+    """Return a SARIF 2.1.0 log (OASIS), which code hosts and editors show beside the lines."""
+    from importlib.metadata import version
+
+    rules = [
+        {
+            "id": code.label,
+            "shortDescription": {"text": code.meaning},
+            "defaultConfiguration": {"level": code.level},
+        }
+        for code in Code
+    ]
+    driver = {"name": "milligpu", "version": version("milligpu"), "rules": rules}
+    run = {"tool": {"driver": driver}, "results": [_result(each) for each in remarks]}
+    return {"version": "2.1.0", "runs": [run]}
+
+
+def _result(each: Remark) -> Json:
+    finding, code = each.finding, each.finding.code
+    path, here = Path(os.path.abspath(each.file)), Path.cwd()  # noqa: PTH100 - a link stays one
+    uri = quote(str(path.relative_to(here))) if path.is_relative_to(here) else path.as_uri()
+    place = {"artifactLocation": {"uri": uri}, "region": {"startLine": each.line}}
+    field = [{"fullyQualifiedName": finding.path}] if finding.path else []
+    return {
+        "ruleId": code.label,
+        "ruleIndex": list(Code).index(code),
+        "level": code.level,
+        "message": {"text": str(finding)},
+        "locations": [{"physicalLocation": place, "logicalLocations": field}],
+    }

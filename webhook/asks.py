@@ -113,8 +113,9 @@ def read(at: str, field: str, value: Any) -> Ask:
         raise ValueError(f"{shown(value)!r}: {fault}; {_ALLOWED}") from fault
 
 
-def read_annotated(at: str, field: str, text: str) -> Ask:
+def read_annotated(at: str, text: str) -> Ask:
     """Read an ask of an annotation, where `30%` is understood too. Raises ValueError."""
+    field = f"annotations[{names.ANNOTATION_ASK}]"
     if not text.endswith("%"):
         return read(at, field, text)
     try:

@@ -158,8 +158,5 @@ def _misplaced(document: Json, found: list[Pattern], places: list[Path]) -> list
 
 
 def _noted(document: Json, holder: Path) -> Json:
-    """Return the annotations of a part; only the object's own are known to be such."""
-    if not holder:
-        return annotations(document, "")
     found = templates.get(document, (*holder, "metadata", "annotations"))
     return found if isinstance(found, dict) else {}

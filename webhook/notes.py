@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from vgpu import names
@@ -36,8 +37,8 @@ def read(pod: Json, at: str, containers: list[Container]) -> Notes:
     found, metadata = annotations(pod, at), path(at, "metadata")
     reader = _Reader(found, metadata, [item.name for item in containers], [])
     return Notes(
-        asks=reader.by_container(names.ANNOTATION_ASK, asks.read_annotated),
-        frameworks=reader.by_container(names.ANNOTATION_FRAMEWORK, _framework),
+        asks=reader.by_container(names.ANNOTATION_ASK, partial(asks.read_annotated, metadata)),
+        frameworks=reader.by_container(names.ANNOTATION_FRAMEWORK, partial(_one_of, FRAMEWORKS)),
         throttle=reader.throttle(),
         default_container=found.get(names.ANNOTATION_DEFAULT_CONTAINER),
         findings=[*reader.faults, *unknown(found, metadata)],
@@ -54,10 +55,6 @@ def unknown(found: dict[str, str], at: str) -> list[Finding]:
     ]
 
 
-def _framework(_at: str, _field: str, text: str) -> str:
-    return _one_of(FRAMEWORKS, text)
-
-
 def _one_of(words: tuple[str, ...], text: str) -> str:
     if text not in words:
         raise ValueError(f"{shown(text)!r} is not allowed; allowed: {', '.join(words)}")
@@ -71,7 +68,7 @@ class _Reader:
     containers: list[str]
     faults: list[Finding]
 
-    def by_container(self, key: str, read: Callable[[str, str, str], T]) -> dict[str, T]:
+    def by_container(self, key: str, read: Callable[[str], T]) -> dict[str, T]:
         values: dict[str, T] = {}
         if key not in self.found:
             return values
@@ -81,7 +78,7 @@ class _Reader:
                     if name and name not in self.containers:
                         there = ", ".join(self.containers[:_MOST_NAMES])
                         raise ValueError(f"names no container {shown(name)!r}; there are {there}")
-                    values[name] = read(self.at, f"annotations[{key}]", text)
+                    values[name] = read(text)
         return values
 
     def throttle(self) -> bool:
