@@ -95,6 +95,12 @@ def counts(side: Json) -> Grant:
     return {key: count for key, count in found.items() if count is not None}
 
 
+def gpus(side: Json) -> Grant:
+    """Return the GPU resources in limits or requests; one of 0 is none."""
+    found = {key: number(size) for key, size in side.items() if GPUS.fullmatch(key)}
+    return {key: size for key, size in found.items() if size}
+
+
 def granted(ask: Fraction) -> Grant:
     """Return what a good ask becomes; a share is rounded up to hundredths of a card."""
     if ask == 0:
@@ -130,8 +136,8 @@ def checked(sides: Sides, note: Fraction | None, settings: Settings) -> Grant:
 
 def _alone(ask: Fraction | None, sides: Sides, made: Grant) -> Grant:
     """Return what the ask, or else the count, gives, unless there is another GPU beside it."""
-    both = {k: number(v) for side in reversed(sides) for k, v in side.items() if GPUS.fullmatch(k)}
-    have = {k: size for k, size in both.items() if size != 0 and k not in asks(sides[0])}
+    have = {**gpus(sides[1]), **gpus(sides[0])}
+    have = {key: size for key, size in have.items() if key not in asks(sides[0])}
     if ask == 0 and have:
         raise Silent("gpu: 0 beside a GPU")
     wanted = made if ask is None else granted(ask)
@@ -333,10 +339,11 @@ class Update:
         ours = {key for key, _ in stored if not self.declares(key)}
         if self.owned and any(map(self.declares, counts(limits))):
             raise Silent("a count that the manifest of a controller declares")
-        known = {SLOTS, CARDS, *asks(limits), *was, *before[1]}
-        new = {**sides[1], **limits}
-        other = any(GPUS.fullmatch(key) and number(new[key]) != 0 for key in new.keys() - known)
-        if asks(limits) or (not self.owned and (other or self.withdrawn(new, was))):
+        known = {SLOTS, CARDS, *asks(limits), *(key for side in before for key in gpus(side))}
+        other = any(key not in known for side in sides for key in gpus(side))
+        if asks(limits) or (
+            not self.owned and (other or self.withdrawn({**sides[1], **limits}, was))
+        ):
             kept = [{k: v for k, v in side.items() if k not in ours} for side in sides]
             return kept[0], kept[1]
         return sides

@@ -99,7 +99,7 @@ class Pod(dict[Place, Json]):
         if len(self) > 1000:
             raise Silent("more containers than can be stored")
         self.notes: Json = child(child(holder, "metadata"), "annotations")
-        tolerations = child(spec, "tolerations", list)
+        tolerations, _ = child(spec, "tolerations", list), child(spec, "runtimeClassName", str)
         if not _all(dict, tolerations) or not _all(str, [*self.notes.values()]):
             raise Silent("a toleration or a note is none")
         if self.notes.get(THROTTLE_NOTE, "off") != "off":

@@ -106,16 +106,17 @@ def _form(response: Json, uid: str) -> Iterator[str]:
 
 def _judged(case: Case, request: Json, response: Json, decide: Decide) -> Iterator[str]:
     """Yield what the oracle says against an answer; raise Silent where it has no opinion."""
+    if case.hostile and "must be " in response.get("status", {}).get("message", ""):
+        raise Silent("denied for its JSON types")
     kind = request["kind"].get("group", ""), request["kind"]["kind"]
     is_update = request["operation"] == "UPDATE"
     if kind not in WAYS or request.get("subResource") or request["operation"] not in _OPERATIONS:
         if "patch" in response or not response["allowed"]:
             yield "changed or denied what is not ours"
         return
-    if case.hostile and "must be " in response.get("status", {}).get("message", ""):
-        raise Silent("denied for its JSON types")
-    sides = ("object", "oldObject") if is_update else ()
-    if not all(Pod(held(request[side], WAYS[kind])).unique for side in sides):
+    sides = ("object", "oldObject") if is_update else ("object",)
+    pods = [Pod(held(request[side], WAYS[kind])) for side in sides]
+    if is_update and not all(pod.unique for pod in pods):
         raise Silent("an update of containers of one name")
     after = patched(request["object"], response)
     yield from foreign(request, after)
