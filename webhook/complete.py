@@ -58,11 +58,10 @@ def _granted(
     if share:
         env = _with_fraction(env, share, slots.decimal(grant.number), warn)
         changes = serving.limited(item, framework, share, warn)
-        if throttled:
-            changes |= _throttled(item, share, throttled, warn)
     if env is not written:
         changes["env"] = env
-    return {**item.body, **changes} if changes else item.body
+    body = _throttled(item, share, throttled, warn) if share and throttled else item.body
+    return {**body, **changes} if changes else body
 
 
 def _void(item: Container, warn: Warn) -> Json:
@@ -134,17 +133,15 @@ def _throttled(item: Container, share: Fraction, config: Config, warn: Warn) -> 
     limits, requests = item.sides()
     own = None if names.CPU in limits else number(requests.get(names.CPU, 0))
     if own is None:  # and what is no number, the API server refuses
-        return {}
+        return item.body
     limit = max(min(share * config.cpus_per_gpu, config.cpu_limit_max), own, LEAST_CPUS)
     request = own if names.CPU in requests else limit * _REQUEST_PART
-    added = {"limits": {**limits, names.CPU: quantity.milli(limit)}}
-    if names.CPU not in requests:
-        added["requests"] = {**requests, names.CPU: quantity.milli(request)}
+    added = {} if names.CPU in requests else {names.CPU: quantity.milli(request)}
     gets = f"gets a CPU limit of {quantity.milli(limit)} with its share"
     part = f"{quantity.milli(request)} of it requested, unless a LimitRange sets one"
     choose = f"set limits.cpu to choose it, or annotate {names.ANNOTATION_THROTTLE}: 'off'"
     warn(Code.CPU_LIMIT, "resources.limits", f"{gets}, {part}; {choose}")
-    return {"resources": {**item.mapping("resources"), **added}}
+    return item.with_sides({**limits, names.CPU: quantity.milli(limit)}, {**requests, **added})
 
 
 def _recorded(pod: Json, at: str, translation: Translation) -> Json:

@@ -40,6 +40,19 @@ class Container:
         resources, at = self.mapping("resources"), f"{self.at}.resources"
         return mapping(resources, "limits", at), mapping(resources, "requests", at)
 
+    def with_sides(self, limits: Json, requests: Json) -> Json:
+        """Return its body with other limits and requests; one that is empty now is left out."""
+        had = self.body.get("resources") or {}
+        both = (("limits", limits), ("requests", requests))
+        changed = {key: side for key, side in both if side != (had.get(key) or {})}
+        if not changed:
+            return self.body
+        resources = {**had, **changed}
+        for key, side in changed.items():
+            if not side:  # as it is stored: an update has to arrive at the same
+                del resources[key]
+        return {**self.body, "resources": resources}
+
     def texts(self, key: str) -> list[str]:
         """Return one of its lists of strings, empty if absent or null."""
         return sequence(self.body, key, self.at, str)

@@ -43,19 +43,16 @@ def _released(item: Container, before: Container | None, gone: Claims) -> Json:
     if before is None:
         return item.body
     limits, _ = sides = item.sides()
-    changed = {}
-    for side, values, had in zip(("limits", "requests"), sides, before.sides(), strict=True):
+    kept = []
+    for values, had in zip(sides, before.sides(), strict=True):
         stale = {
             key
             for key in _GRANTS & values.keys() & had.keys()
             if values[key] == had[key]
             and ((item.name, key) in gone or limits.get(key) != values[key])
         }
-        if stale:
-            changed[side] = {key: value for key, value in values.items() if key not in stale}
-    if not changed:
-        return item.body
-    return {**item.body, "resources": {**item.mapping("resources"), **changed}}
+        kept.append({key: value for key, value in values.items() if key not in stale})
+    return item.with_sides(*kept)
 
 
 def removed(review: Review, paths: Iterable[Path]) -> Iterator[Claimed]:

@@ -17,6 +17,8 @@ class Reading:
     """What a container's resources say of GPUs."""
 
     container: Container
+    sides: tuple[Json, Json]
+    """Its limits and requests."""
     asks: list[Ask] = field(default_factory=list)
     ask_keys: list[str] = field(default_factory=list)
     """The keys that hold asks, readable or not."""
@@ -33,8 +35,8 @@ class Reading:
 
 def read(container: Container) -> Reading:
     """Read a container's resources; unusable values are faults. Raises Denied for wrong types."""
-    limits, requests = container.sides()
-    reading = Reading(container)
+    limits, requests = sides = container.sides()
+    reading = Reading(container, sides)
     for key in dict.fromkeys((*limits, *requests)):
         if key not in names.ASK_KEYS and not names.is_gpu_resource(key):
             continue
@@ -104,21 +106,12 @@ def _agree(one: Any, other: Any) -> bool:
 
 def granted(reading: Reading, grant: Grant | None) -> Json:
     """Return the container's body with the grant in place of the asks and of any other grant."""
-    body = reading.container.body
-    resources = body.get("resources") or {}
     drop = {*reading.ask_keys, *names.GRANT_KEYS} - {grant and grant.resource}
-    changed = {}
-    for side in ("limits", "requests"):
-        before = resources.get(side) or {}
+    sides = []
+    for before in reading.sides:
         after = {key: value for key, value in before.items() if key not in drop}
         held = after.get(grant.resource) if grant else None
         if grant and (held is None or asks.number(held) != grant.number):
             after[grant.resource] = str(grant.number)
-        if after != before:
-            changed[side] = after
-    if not changed:
-        return body
-    # What is empty now is left out, as it is stored: an update has to arrive at the same.
-    both = {**resources, **changed}
-    kept = {key: value for key, value in both.items() if value or key not in changed}
-    return {**body, "resources": kept}
+        sides.append(after)
+    return reading.container.with_sides(*sides)

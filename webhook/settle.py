@@ -28,8 +28,7 @@ def restored(pod: Json, old: Json) -> Json:
         cpus, had = [limits.get(CPU), requests.get(CPU)], stored.get(item.name, [None])
         if None in had or cpus == had or cpus not in ([None, None], [had[0], had[0]]):
             return item.body
-        sides = {"limits": {**limits, CPU: had[0]}, "requests": {**requests, CPU: had[1]}}
-        return {**item.body, "resources": {**item.mapping("resources"), **sides}}
+        return item.with_sides({**limits, CPU: had[0]}, {**requests, CPU: had[1]})
 
     pod = with_bodies(pod, map(body, containers(pod, "")))
     present, before = (_tolerations(each) for each in (pod, old))
@@ -57,11 +56,10 @@ def settled(sent: Any, made: Any, stored: Any) -> Any:
         return sent
     if made == stored:
         return stored
-    if all(isinstance(value, dict) for value in (sent, made, stored)):
+    kinds = {type(value) for value in (sent, made, stored)}
+    if kinds == {dict}:
         return _by_key(sent, made, stored)
-    if all(isinstance(value, list) for value in (sent, made, stored)):
-        return _lists(sent, made, stored)
-    return sent
+    return _lists(sent, made, stored) if kinds == {list} else sent
 
 
 def _by_key(sent: Any, made: Any, stored: Any) -> dict[Any, Any]:
@@ -73,22 +71,19 @@ def _by_key(sent: Any, made: Any, stored: Any) -> dict[Any, Any]:
     return result
 
 
-def _lists(sent: list[Any], made: list[Any], stored: list[Any]) -> list[Any]:
-    keyed = [_keyed(side) for side in (sent, made, stored)]
-    if any(side is None for side in keyed):
-        return sent
-    result = _by_key(*keyed)
-    if result.keys() == keyed[2].keys():  # type: ignore[union-attr]
-        return [result[key] for key in keyed[2]]  # type: ignore[union-attr]
-    return list(result.values())
+def _lists(*sides: list[Any]) -> list[Any]:
+    sent, made, stored = (_keyed(side) for side in sides)
+    if [len(sent), len(made), len(stored)] != list(map(len, sides)):  # something comes twice
+        return sides[0]
+    result = _by_key(sent, made, stored)
+    return [result[key] for key in (stored if result.keys() == stored.keys() else result)]
 
 
-def _keyed(items: list[Any]) -> dict[str, Any] | None:
-    """Return the items by name, or by their text where they have none; None for repeated ones."""
-    keyed = {
+def _keyed(items: list[Any]) -> dict[str, Any]:
+    """Return the items by name, or by their text where they have none."""
+    return {
         item["name"]
         if isinstance(item, dict) and isinstance(item.get("name"), str)
         else json.dumps(item, sort_keys=True): item
         for item in items
     }
-    return keyed if len(keyed) == len(items) else None

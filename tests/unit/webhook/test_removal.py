@@ -41,7 +41,7 @@ def left(old: Any, new: Any, manager: str = "kubectl") -> Any:
     return made["spec"]["template"]["spec"]["containers"][0]["resources"]
 
 
-GONE: dict[str, Any] = {"limits": {}, "requests": {}}
+GONE: dict[str, Any] = {}
 ASKS = (*names.ASK_KEYS, names.NVIDIA_GPU)
 ASK, OTHER = {names.ASK: "300m"}, {"memory": "1Gi"}
 
