@@ -63,7 +63,7 @@ def findings(review: Review, config: Config, *, deep: bool = False) -> list[Find
     # Whether a custom resource's annotations get to its pods, its own controller decides.
     unsure = () if translated else (Code.UNTRANSLATED, Code.MISPLACED_ANNOTATION)
     said = [each for each in said if each.code not in unsure]
-    return [*said, *_unread(review.object, left, translated=translated)]
+    return [*said, *_unread(review, left, translated=translated)]
 
 
 def _judged(review: Review, config: Config) -> tuple[list[Finding], Json]:
@@ -75,12 +75,9 @@ def _judged(review: Review, config: Config) -> tuple[list[Finding], Json]:
     return made.warnings, made.object
 
 
-def _unread(document: Json, left: Json, *, translated: bool) -> Iterator[Finding]:
-    """Yield what to say of the asks of an object that are `left` after its translation.
-
-    `translated` says whether its kind is one that has any.
-    """
-    group = document["apiVersion"].rpartition("/")[0]
+def _unread(review: Review, left: Json, *, translated: bool) -> Iterator[Finding]:
+    """Yield what to say of asks that are `left` by a translation, or in a kind that has none."""
+    document, group = review.object, review.group
     is_stored = "uid" in (document.get("metadata") or {})
     is_custom = not translated and "." in group and not group.endswith(".k8s.io")
     remain = set(_entries(left))
@@ -92,7 +89,7 @@ def _unread(document: Json, left: Json, *, translated: bool) -> Iterator[Finding
             text = f"the webhook writes {key} and never reads it; leave it out"
             yield Finding(Code.RECORD, "", f"{at}[{key}]", text)
         elif entry in remain and not (is_read or is_twin) and _is_ask(holder, key, value):
-            code, why = _fault(holder, document["kind"] if is_custom else "")
+            code, why = _fault(holder, review.kind if is_custom else "")
             yield Finding(code, "", f"{at}[{key}]", f"{key}: {asks.shown(value)} {why}")
 
 

@@ -1,7 +1,6 @@
 """What is said to a person about an object: why it is denied, or what else there is to know."""
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
@@ -67,14 +66,14 @@ class Finding:
 
 
 class Denied(Exception):
-    """The object is refused, for all of its errors."""
+    """The object is refused, for all of its errors; there may be warnings besides."""
 
-    def __init__(self, *findings: Finding, warnings: Sequence[Finding] = ()) -> None:
-        more = len(findings) - _MOST_ERRORS
-        shown = [*map(str, findings[:_MOST_ERRORS]), *([f"and {more} more"] if more > 0 else [])]
-        super().__init__("; ".join(shown))
-        self.findings = findings
-        self.warnings = warnings
+    def __init__(self, *findings: Finding) -> None:
+        self.findings = tuple(each for each in findings if each.code.level == "error")
+        self.warnings = tuple(each for each in findings if each.code.level != "error")
+        more = len(self.findings) - _MOST_ERRORS
+        said = [*map(str, self.findings[:_MOST_ERRORS]), *[f"and {more} more"] * (more > 0)]
+        super().__init__("; ".join(said))
 
 
 def malformed(at: str, field: str, text: str) -> Denied:

@@ -40,10 +40,8 @@ def desired(review: Review, config: Config) -> Desired:
         made, findings = _pod(review.object, review.old, config)
     else:
         made, findings = _templates(review, found, config)
-    faults = [finding for finding in findings if finding.code.level == "error"]
-    if faults:
-        others = [finding for finding in findings if finding.code.level != "error"]
-        raise Denied(*faults, warnings=others)
+    if any(finding.code.level == "error" for finding in findings):
+        raise Denied(*findings)
     # Nobody reads the warnings on what a controller makes.
     return Desired(made, [] if controller(review.object) else findings)
 
