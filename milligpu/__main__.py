@@ -46,11 +46,10 @@ def _module(options: argparse.Namespace) -> int:
 
 
 def _unusable() -> tuple[type[Exception], ...]:
-    from milligpu.explain import UnreadableError
     from milligpu.manifests import ManifestError
     from vgpu.settings import SettingsError
 
-    return ManifestError, SettingsError, UnreadableError, RecursionError
+    return ManifestError, SettingsError, RecursionError
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from milligpu import manifests
+from milligpu.manifests import ManifestError
 from milligpu.show import Screen
 from milligpu.steps import REFUSED, Locate, explained
 from vgpu.settings import read
@@ -19,15 +20,10 @@ from webhook.pod import Json
 _COLUMN = 14
 
 
-class UnreadableError(Exception):
-    """A pod cannot be read; the message says why."""
-
-
 def main(file: Path | None, pod: str, flags: Sequence[str]) -> int:
     """Print what becomes of a file's objects, or of a pod that kubectl finds with these flags.
 
-    Returns 0, or 1 where something is refused. Raises SettingsError, ManifestError and
-    UnreadableError.
+    Returns 0, or 1 where something is refused. Raises SettingsError and ManifestError.
     """
     config, screen, refused = read(Config, os.environ), Screen.of(sys.stdout, os.environ), False
     for title, document, locate in _of_file(file) if file else _of_cluster(pod, flags):
@@ -62,9 +58,9 @@ def _of_cluster(pod: str, flags: Sequence[str]) -> Iterator[tuple[str, Json, Loc
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     except FileNotFoundError as fault:
-        raise UnreadableError("kubectl, through which pods are read, is not on the PATH") from fault
+        raise ManifestError("kubectl, through which pods are read, is not on the PATH") from fault
     if done.returncode:
-        raise UnreadableError(f"kubectl: {done.stderr.strip()}")
+        raise ManifestError(f"kubectl: {done.stderr.strip()}")
     document = json.loads(done.stdout)
     metadata = document["metadata"]
     yield f"Pod/{metadata['name']} in {metadata['namespace']}", document, lambda _field: ""
