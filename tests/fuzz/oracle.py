@@ -98,6 +98,8 @@ def counts(side: Json) -> Grant:
 def gpus(side: Json) -> Grant:
     """Return the GPU resources in limits or requests; one of 0 is none."""
     found = {key: number(size) for key, size in side.items() if GPUS.fullmatch(key)}
+    if None in found.values():
+        raise Silent("a GPU resource is no number")
     return {key: size for key, size in found.items() if size}
 
 
@@ -255,8 +257,8 @@ def on_pod_update(pod: Pod, was: Pod, settings: Settings) -> Verdict:
         except Wrong as wrong:
             verdict.faults.add((at[1], *wrong.args))
             continue
-        if any(map(asks, mine)) or note is not None:
-            is_stored = [*map(_foreign, mine)] == [*map(_foreign, theirs)]
+        is_stored = [*map(_foreign, mine)] == [*map(_foreign, theirs)]
+        if any(map(asks, mine)) or note is not None or not is_stored:
             verdict.grants[place] = made if is_stored else None
     return verdict
 
@@ -280,7 +282,7 @@ def _stored(sides: Sides, settings: Settings) -> Grant:
 
 
 def _foreign(side: Json) -> Json:
-    return {k: v for k, v in side.items() if k not in (*ASKS, SLOTS, CARDS)}
+    return {k: v for k, v in side.items() if k not in (*asks(side), SLOTS, CARDS)}
 
 
 # Updates of templates: only what they bring is held against them, a removed ask takes its grant.
