@@ -115,6 +115,9 @@ def main(path: Path) -> int:
     found = {each.title: each for each in file.manifests}
     try:
         data = found[f"ConfigMap/{names.SERVICE}"].document.get("data") or {}
+        bare = [key for key in data if not isinstance(data[key], str)]
+        if bare:
+            raise ManifestError(f"{path}: quote the value of {', '.join(bare)}: it must be a text")
         configuration = found[f"MutatingWebhookConfiguration/{names.WEBHOOK_CONFIGURATION}"]
         made = rendered(configuration.document, settings.read(Config, data).template_paths)
     except KeyError as fault:

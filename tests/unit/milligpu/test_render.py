@@ -169,6 +169,13 @@ def test_the_argument_is_not_changed() -> None:
         (edited().replace("- name: not-owned", "- name: other"), "it has no 'not-owned'"),
         (edited([{**RAY, "path": "spec..x"}]), "bad settings:\n  MILLIGPU_TEMPLATE_PATHS="),
         (SHIPPED.replace("MILLIGPU_CPUS_PER_GPU", "MILLIGPU_CPU"), "MILLIGPU_CPU: no such setting"),
+        (
+            edited()
+            .replace('CPUS_PER_GPU: "8"', "CPUS_PER_GPU: 8")
+            .replace("'[{", "[{")
+            .replace("}]'", "}]"),
+            "quote the value of MILLIGPU_CPUS_PER_GPU, MILLIGPU_TOLERATIONS, MILLIGPU_TEMPLATE_PATHS:",
+        ),
         ("a: [", "line 1"),
     ],
 )
