@@ -174,7 +174,7 @@ def test_the_argument_is_not_changed() -> None:
             .replace('CPUS_PER_GPU: "8"', "CPUS_PER_GPU: 8")
             .replace("'[{", "[{")
             .replace("}]'", "}]"),
-            "MILLIGPU_CPUS_PER_GPU, MILLIGPU_TOLERATIONS, MILLIGPU_TEMPLATE_PATHS: it must be a text",
+            "MILLIGPU_TOLERATIONS, MILLIGPU_TEMPLATE_PATHS: it must be a text",
         ),
         ("a: [", "line 1"),
     ],
