@@ -14,6 +14,7 @@ _ALLOWED = (
     "allowed: a share above 0 and below 1 such as 300m or 0.3, "
     "or, where they are served, whole cards such as 1 or 2"
 )
+_PARTS = 1000
 _MOST_CARDS = 2**63 - 1  # the API server caps what is above
 
 
@@ -88,7 +89,10 @@ def shown(value: Any) -> str:
 
 
 def number(value: Any) -> Fraction | None:
-    """Return the exact number of a quantity in JSON, text or number; None if it is none."""
+    """Return the number of a quantity in JSON, text or number; None if it is none.
+
+    It is rounded up to thousandths and null is 0, as an API server reads it.
+    """
     try:
         return _number(value)
     except ValueError:
@@ -96,12 +100,11 @@ def number(value: Any) -> Fraction | None:
 
 
 def _number(value: Any) -> Fraction:
-    if isinstance(value, str):
-        return quantity.parse(value)
-    if value is None:
-        return Fraction(0)  # as the API server reads it
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return quantity.parse(str(value))
+    if isinstance(value, str | int | float | None) and not isinstance(value, bool):
+        exact = quantity.parse("0" if value is None else str(value))
+        if _PARTS % exact.denominator == 0:  # as nearly always
+            return exact
+        return Fraction(-(-exact.numerator * _PARTS // exact.denominator), _PARTS)
     raise ValueError("not a quantity")
 
 

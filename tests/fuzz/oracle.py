@@ -79,15 +79,21 @@ def judge(request: Json, settings: Settings) -> Verdict:
 # Asks and grants.
 
 
+def thousandths(value: object) -> Fraction | None:
+    """Return the number of a quantity, rounded up as by an API server."""
+    size = number(value)
+    return None if size is None else Fraction(math.ceil(size * 1000), 1000)
+
+
 def asks(side: Json) -> dict[str, Fraction | None]:
     """Return the asks in limits or requests; None where one is no number."""
-    found = {key: number(side[key]) for key in ASKS if key in side}
+    found = {key: thousandths(side[key]) for key in ASKS if key in side}
     return {k: ask for k, ask in found.items() if k != NVIDIA or ask is None or ask % 1}
 
 
 def counts(side: Json) -> Grant:
     """Return the counts in limits or requests, good ones and bad ones."""
-    found = {key: number(side[key]) for key in (SLOTS, CARDS) if key in side}
+    found = {key: thousandths(side[key]) for key in (SLOTS, CARDS) if key in side}
     if 0 in found.values():
         raise Silent("a count of 0")
     if None in found.values():
@@ -97,7 +103,7 @@ def counts(side: Json) -> Grant:
 
 def gpus(side: Json) -> Grant:
     """Return the GPU resources in limits or requests; one of 0 is none."""
-    found = {key: number(size) for key, size in side.items() if GPUS.fullmatch(key)}
+    found = {key: thousandths(size) for key, size in side.items() if GPUS.fullmatch(key)}
     if None in found.values():
         raise Silent("a GPU resource is no number")
     return {key: size for key, size in found.items() if size}
@@ -124,7 +130,9 @@ def checked(sides: Sides, note: Fraction | None, settings: Settings) -> Grant:
     limits, requests = sides
     wanted, made = asks(limits), counts(limits)
     for key in {*wanted, *asks(requests), *made, *counts(requests)}:
-        if key in requests and (key not in limits or number(limits[key]) != number(requests[key])):
+        if key in requests and (
+            key not in limits or thousandths(limits[key]) != thousandths(requests[key])
+        ):
             raise Wrong("request and limit", key, str(limits.get(key)), str(requests[key]))
     if any(count % 1 or count < 0 for count in made.values()) or made.get(SLOTS, 0) > 100:
         raise Wrong("count", *map(str, made.items()))
@@ -193,7 +201,7 @@ def noted(pod: Pod, key: str) -> dict[str, str]:
 def percent(text: str) -> Fraction | None:
     """Return an ask in a note, which may be a percentage."""
     if not text.endswith("%"):
-        return number(text)
+        return thousandths(text)
     size = number(text[:-1])
     if size is not None and text[-2:-1].isalpha():
         raise Silent("an exotic percentage")

@@ -9,6 +9,7 @@ from tests.unit.webhook.objects import (
     KINDS,
     TEMPLATES,
     at_place,
+    canonical,
     container,
     create,
     created,
@@ -85,6 +86,21 @@ def test_null_is_0_as_for_the_api_server(key: str, kind: str) -> None:
         limits = named(obj)["resources"]["limits"]
         assert limits.pop(key, None) in (None, "0")
     assert null == zero
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", ["0.9999", "0.3001", "1e-9", "1.0000001", "1n", 0.29999])
+@pytest.mark.parametrize("key", ["gpu", "nvidia.com/gpu", COUNT])
+def test_what_is_finer_than_thousandths_is_what_an_api_server_makes_of_it(
+    kind: str, value: Any, key: str
+) -> None:
+    """It rounds up: 0.9999 is a whole card."""
+    obj = holding(kind, pod(container(limits={key: value})))
+    written, arriving = create(obj, WITH_WHOLE), create(sent(obj), WITH_WHOLE)
+    assert written.allowed is arriving.allowed
+    limits = (named(each.object)["resources"]["limits"] for each in (written, arriving))
+    one, other = ({k: canonical(v) for k, v in each.items()} for each in limits)
+    assert one == other
 
 
 @pytest.mark.parametrize(("value", "text"), [(True, "'true'"), ({"a": None}, "'{\"a\": null}'")])
