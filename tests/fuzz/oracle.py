@@ -146,7 +146,9 @@ def checked(sides: Sides, note: Fraction | None, settings: Settings) -> Grant:
 
 def _alone(ask: Fraction | None, sides: Sides, made: Grant) -> Grant:
     """Return what the ask, or else the count, gives, unless there is another GPU beside it."""
-    have = {**gpus(sides[1]), **gpus(sides[0])}
+    have = gpus(sides[0])
+    if (gpus(sides[1]).keys() & {*sides[1]} - {*sides[0]}) - {SLOTS, CARDS}:
+        raise Silent("another GPU resource in requests alone, which the API server refuses")
     have = {key: size for key, size in have.items() if key not in asks(sides[0])}
     if ask == 0 and have:
         raise Silent("gpu: 0 beside a GPU")
@@ -390,5 +392,5 @@ def _clear(mine: Sides, theirs: Sides, note: Fraction | None) -> None:
     late = texts[0] == texts[2] and texts[1] != texts[3]
     if late or any(texts[n + 1] not in (texts[n], ["", ""]) for n in (0, 2)):
         raise Silent("a count in requests that is left from before, or that comes late")
-    if note is not None and counts(mine[0]) and not asks(mine[0]):
+    if note is not None and counts(mine[0]):
         raise Silent("an annotation beside a stored grant")

@@ -119,7 +119,7 @@ def _container(body: Any) -> Json:
         raise Silent("a container is none")
     names = [child(entry, "name", str) for entry in child(body, "env", list)]
     lists = [child(body, field, list) for field in ("args", "command")]
-    if not _all(str, [child(body, "image", str), *names, *lists[0], *lists[1]]):
+    if not all(names) or not _all(str, [child(body, "image", str), *names, *lists[0], *lists[1]]):
         raise Silent("a word is none")
     return body
 
