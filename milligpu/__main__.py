@@ -32,6 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
         print(f"milligpu {options.command}: {fault}", file=sys.stderr)
         return UNUSABLE
+    except ModuleNotFoundError as fault:  # installed without what its programs need
+        make = f"{fault.name} is not installed here; make {options.command} in a checkout brings it"
+        print(f"milligpu {options.command}: {make}", file=sys.stderr)
+        return UNUSABLE
     except _unusable() as fault:
         print(f"milligpu {options.command}: {fault}", file=sys.stderr)
         return UNUSABLE
@@ -41,6 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _module(options: argparse.Namespace) -> int:
     """Run the module that is named as the command, with the options that it takes."""
     module = import_module(f"milligpu.{options.command}")
+    if "more" in options:
+        options.files += options.more
+        if not options.files:
+            options.parser.error(f"{options.command}: name a FILE, or - for the standard input")
     status: int = module.main(*(getattr(options, name) for name in options.takes))
     return status
 
@@ -73,6 +81,13 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+def _take_files(command: argparse.ArgumentParser) -> None:
+    """Let a command take files as they stand, and as kubectl takes them."""
+    command.add_argument("files", nargs="*", type=Path, metavar="FILE", help="- is standard input")
+    option = command.add_argument("-f", "--filename", dest="more", action="append", type=Path)
+    option.default, option.metavar, option.help = [], "FILE", "the same"
+
+
 def _mutate(commands: Commands) -> None:
     command = commands.add_parser(
         "mutate",
@@ -82,7 +97,7 @@ def _mutate(commands: Commands) -> None:
         f" a file cannot be read, nothing is printed. {ENV_OURS}* variables are settings, as the"
         " webhook has them.",
     )
-    command.add_argument("files", nargs="+", type=Path, metavar="FILE", help="- is standard input")
+    _take_files(command)
     command.add_argument(
         "--as",
         dest="form",
@@ -101,7 +116,7 @@ def _lint(commands: Commands) -> None:
         f" that nobody reads. {ENV_OURS}* variables are settings, as the webhook has them. Exit"
         " status: 0, 1 with findings (notes are none), 2 where a file cannot be read.",
     )
-    command.add_argument("files", nargs="+", type=Path, metavar="FILE", help="- is standard input")
+    _take_files(command)
     command.add_argument("--format", choices=("text", "json", "sarif"), default="text")
     command.set_defaults(takes=("files", "format"))
 
@@ -110,24 +125,23 @@ def _explain(commands: Commands) -> None:
     command = commands.add_parser(
         "explain",
         help="tell what an ask becomes and why",
-        usage="%(prog)s (-f FILE | pod NAME [-n NAMESPACE] [--context CONTEXT])",
-        description="Tells step by step what becomes of the asks in a file, by the settings in"
+        usage="%(prog)s (FILE... | pod NAME [-n NAMESPACE] [--context CONTEXT])",
+        description="Tells step by step what becomes of the asks in files, by the settings in"
         f" {ENV_OURS}* variables, or what a pod in the cluster has, as kubectl reads it.",
     )
-    command.add_argument("words", nargs="*", metavar="pod NAME", help="a pod in the cluster")
-    command.add_argument("-f", "--filename", type=Path, metavar="FILE", help="- is standard input")
+    _take_files(command)
     command.add_argument("-n", "--namespace")
     command.add_argument("--context")
 
     def run(options: argparse.Namespace) -> int:
         from milligpu import explain
 
-        kind, _, pod = "/".join(options.words).partition("/")
+        kind, _, pod = "/".join(map(str, options.files)).partition("/")
+        files = options.more if kind == "pod" else options.files + options.more
         asked = {key: vars(options)[key] for key in ("namespace", "context") if vars(options)[key]}
-        if bool(options.filename) == bool(pod) or kind not in ("", "pod") or "/" in pod:
-            command.error("write -f FILE or pod NAME")
-        flags = [f"--{key}={value}" for key, value in asked.items()]
-        return explain.main(options.filename, pod, flags)
+        if bool(files) == (kind == "pod") or (not files and (not pod or "/" in pod)):
+            command.error("write FILE... or pod NAME")
+        return explain.main(files, pod, [f"--{key}={value}" for key, value in asked.items()])
 
     command.set_defaults(run=run)
 

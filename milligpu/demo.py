@@ -20,6 +20,7 @@ from milligpu.manifests import File, ManifestError
 from milligpu.processes import ProgramError
 from milligpu.show import Screen, bar
 from milligpu.stage import PendingError, Stage, set_up
+from milligpu.unread import is_custom
 from vgpu import names, slots
 from webhook.pod import Json
 
@@ -59,6 +60,8 @@ async def _show(files: list[File]) -> None:
     print("starting the webhook and the device plugin ...", flush=True)
     async with set_up(os.environ) as stage:
         await Demo(Screen.of(sys.stdout, os.environ), stage).show(files)
+    command = os.path.relpath(Path(sys.executable).parent / "milligpu")
+    print(f"\nnext: {command} lint your.yaml; the README tells the rest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,10 @@ class Demo:
 
     async def _object(self, document: Json) -> None:
         if workloads.template(document) is None:
-            self._field("passed", ["holds no pods: the webhook is not asked about it"], "dim")
+            text = "holds no pods: the webhook is not asked about it"
+            if is_custom(document):
+                text = "the webhook is not asked about it, but about the pods its operator makes"
+            self._field("passed", [text], "dim")
             return
         kind = document["kind"]
         stored = document if kind == "Pod" else await self._create("stored", document)

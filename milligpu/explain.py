@@ -20,33 +20,33 @@ from webhook.pod import Json
 _COLUMN = 14
 
 
-def main(file: Path | None, pod: str, flags: Sequence[str]) -> int:
-    """Print what becomes of a file's objects, or of a pod that kubectl finds with these flags.
+def main(files: Sequence[Path], pod: str, flags: Sequence[str]) -> int:
+    """Print what becomes of files' objects, or of a pod that kubectl finds with these flags.
 
     Returns 0, or 1 where something is refused. Raises SettingsError and ManifestError.
     """
     config, screen, refused = read(Config, os.environ), Screen.of(sys.stdout, os.environ), False
-    for title, document, locate in _of_file(file) if file else _of_cluster(pod, flags):
+    for title, document, locate in _of_files(files) if files else _of_cluster(pod, flags):
         print(screen.paint(screen.plain(title), "bold"))
         try:
             told = [each for each in explained(document, config, locate) if each[1]]
         except Denied as denial:
             told = [(REFUSED, [("error", str(denial))])]
         for heading, steps in told or [("it asks for no share", [])]:
-            refused |= heading == REFUSED
+            refused |= heading.endswith(REFUSED)
             print(f"  {screen.plain(heading)}")
             for word, text in steps:
                 print(*screen.field(word, [screen.plain(text)], column=_COLUMN), sep="\n")
     return int(refused)
 
 
-def _of_file(file: Path) -> Iterator[tuple[str, Json, Locate]]:
-    found = manifests.read(file)
-    for where in found.others:
-        print(f"milligpu explain: {where}: is no Kubernetes object", file=sys.stderr)
-    for each in found.manifests:
-        locate = partial(_located, file, each)
-        yield f"{each.title}{locate('')}", each.document, locate
+def _of_files(paths: Sequence[Path]) -> Iterator[tuple[str, Json, Locate]]:
+    for file in [manifests.read(path) for path in paths]:
+        for where in file.others:
+            print(f"milligpu explain: {where}: is no Kubernetes object", file=sys.stderr)
+        for each in file.manifests:
+            locate = partial(_located, file.path, each)
+            yield f"{each.title}{locate('')}", each.document, locate
 
 
 def _located(file: Path, manifest: manifests.Manifest, field: str) -> str:
@@ -60,7 +60,8 @@ def _of_cluster(pod: str, flags: Sequence[str]) -> Iterator[tuple[str, Json, Loc
     except FileNotFoundError as fault:
         raise ManifestError("kubectl, through which pods are read, is not on the PATH") from fault
     if done.returncode:
-        raise ManifestError(f"kubectl: {done.stderr.strip()}")
+        # Before it there may be a line for each of its attempts.
+        raise ManifestError(f"kubectl: {' '.join(done.stderr.strip().splitlines()[-1:])}")
     document = json.loads(done.stdout)
     metadata = document["metadata"]
     yield f"Pod/{metadata['name']} in {metadata['namespace']}", document, lambda _field: ""

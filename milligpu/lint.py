@@ -34,19 +34,19 @@ def main(files: Sequence[Path], form: str) -> int:
 
     Returns 0, 1 where one is more than a note, 2 where a file cannot be read. Raises SettingsError.
     """
-    config, remarks, status = read(Config, os.environ), list[Remark](), 0
+    config, remarks, unread = read(Config, os.environ), list[Remark](), 0
     for path in files:
         try:
             remarks += _remarks(path, config)
         except manifests.ManifestError as fault:
             print(f"milligpu lint: {fault}", file=sys.stderr)
-            status = 2
+            unread += 1
     if form == "text":
-        _print(remarks)
+        _print(remarks, unread)
     else:
         log = _sarif(remarks) if form == "sarif" else list(map(_fields, remarks))
         print(json.dumps(log, indent=2))
-    return status or int(any(each.finding.code.level != "note" for each in remarks))
+    return 2 if unread else int(any(each.finding.code.level != "note" for each in remarks))
 
 
 def _remarks(path: Path, config: Config) -> list[Remark]:
@@ -61,7 +61,7 @@ def _remarks(path: Path, config: Config) -> list[Remark]:
     return sorted(found, key=lambda each: each.line)
 
 
-def _print(remarks: Sequence[Remark]) -> None:
+def _print(remarks: Sequence[Remark], unread: int) -> None:
     screen = Screen.of(sys.stdout, os.environ)
     for each in remarks:
         code = each.finding.code
@@ -71,6 +71,7 @@ def _print(remarks: Sequence[Remark]) -> None:
     sys.stdout.flush()  # the sum comes last, also where both go to one file
     counts = Counter[str](each.finding.code.level for each in remarks)
     said = [f"{counts[each]} {each}{'s' * (counts[each] > 1)}" for each in _STYLES if counts[each]]
+    said += [f"{unread} file{'s' * (unread > 1)} could not be read"] * bool(unread)
     print(", ".join(said) or "no findings", file=sys.stderr)
 
 

@@ -128,7 +128,8 @@ def read(path: Path, holding: str = "") -> File:
         text = data.decode()
     except (OSError, UnicodeDecodeError) as fault:
         reason = fault.strerror if isinstance(fault, OSError) else "not UTF-8 text"
-        raise ManifestError(f"{path}: {reason}") from fault
+        hint = f"; name its files: {path}/*.yaml" if path.is_dir() else ""
+        raise ManifestError(f"{path}: {reason}{hint}") from fault
     pieces = tuple(_pieces(path, text, re.compile(holding)))
     documents = [piece for piece in pieces if _CONTENT.search(piece.text)]
     found: list[Manifest | str] = []

@@ -35,7 +35,9 @@ def main(paths: Sequence[Path], form: str) -> int:
             texts += (text for each in allowed.items() for text in _pods(*each, config))
         else:
             texts.append(file.rewritten(allowed))
-    if not denied:  # half of a result would be applied by whoever reads it
+    if denied:  # half of a result would be applied by whoever reads it
+        print("milligpu mutate: nothing is printed, for there are errors", file=sys.stderr)
+    else:
         sys.stdout.buffer.write(_joined(texts).encode())
     return int(denied)
 
@@ -44,9 +46,9 @@ def _made(file: File, manifest: Manifest, config: Config) -> Json | None:
     """Say what there is to say of an object and return it translated; None if it is denied."""
     review, denied = creation(manifest.document), False
     screen = Screen.of(sys.stderr, os.environ)
-    for each in findings(review, config):
-        where = f"{file.path}:{manifest.line(each.path)}"
-        line = f"{where}: {each.code.level}: {manifest.title}: {each}"
+    found = [(manifest.line(each.path), each) for each in findings(review, config)]
+    for number, each in sorted(found, key=lambda pair: pair[0]):
+        line = f"{file.path}:{number}: {each.code.level}: {manifest.title}: {each}"
         print(screen.plain(line), file=sys.stderr)
         denied |= each.code.level == "error"
     return None if denied else desired(review, config).object

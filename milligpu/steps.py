@@ -37,7 +37,8 @@ def explained(document: Json, config: Config, locate: Locate) -> Iterator[tuple[
     found = findings(review, config, deep=True)
     if any(each.code.level == "error" for each in found):
         told = [each for each in found if each.code.level != "note"]
-        yield REFUSED, [(each.code.level, f"{each}{locate(each.path)}") for each in told]
+        pods = "" if templates.patterns(review, config.template_paths) else "its pods are "
+        yield f"{pods}{REFUSED}", [(each.code.level, f"{each}{locate(each.path)}") for each in told]
         return
     said = [(each, (each.code.level, each.text + locate(each.path))) for each in found]
     made = desired(review, config).object

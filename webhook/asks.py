@@ -10,12 +10,9 @@ from webhook.config import Config
 from webhook.findings import Code, Finding
 from webhook.pod import Container
 
-_ALLOWED = (
-    "allowed: a share above 0 and below 1 such as 300m or 0.3, "
-    "or, where they are served, whole cards such as 1 or 2"
-)
 _PARTS = 1000
 _MOST_CARDS = 2**63 - 1  # the API server caps what is above
+_ABSURD = 1000  # cards: who asks for more, as by 300M, means something else
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +56,18 @@ class Ask:
 
     def refusals(self, container: Container, had: list[Grant], config: Config) -> list[Finding]:
         """Return why there is no grant for it; nothing if there is. What it `had` is served."""
-        value, code, text = self.value, Code.ASK, ""
+        value, code = self.value, Code.ASK
         if 0 <= value.numerator < value.denominator:  # a share; to compare a Fraction takes longer
             return []
-        if value < 0:
-            text = f"{self.text} is below 0; {_ALLOWED}"
-        elif value.denominator != 1:
-            text = f"{self.text}: above one card only whole numbers; {_ALLOWED}"
-        elif value > _MOST_CARDS:
-            text = f"{self.text} is more than a quantity can hold; {_ALLOWED}"
-        elif not config.whole_cards and self.grant not in had:
-            other = f"ask for a share below 1, or for {names.NVIDIA_GPU}"
-            code, text = Code.WHOLE_CARDS, f"{self.text}: whole cards are not served here; {other}"
-        return [self.finding(code, container, text)] if text else []
+        text = f"{self.text} is not allowed; {_allowed(config)}"
+        if value.denominator == 1 and 0 < value <= _MOST_CARDS:
+            if config.whole_cards or self.grant in had:
+                return []
+            code, text = Code.WHOLE_CARDS, f"{self.text} is {value} cards; {_allowed(config)}"
+            if value <= _ABSURD:
+                other = f"ask for a share below 1, or for {names.NVIDIA_GPU}"
+                text = f"{self.text}: whole cards are not served here; {other}"
+        return [self.finding(code, container, text)]
 
     def rounding(self, container: Container) -> list[Finding]:
         """Return what to say of a share that is no whole number of slots; nothing of others."""
@@ -108,19 +104,26 @@ def _number(value: Any) -> Fraction:
     raise ValueError("not a quantity")
 
 
-def read(at: str, field: str, value: Any) -> Ask:
+def _allowed(config: Config) -> str:
+    whole = ", or whole cards such as 1 or 2" if config.whole_cards else ""
+    return f"allowed: a share above 0 and below 1 such as 300m or 0.3{whole}"
+
+
+def read(at: str, field: str, value: Any, config: Config) -> Ask:
     """Read an ask. Raises ValueError with the value and what is allowed."""
+    text = shown(value)
     try:
-        return Ask(at, field, shown(value), _number(value))
+        return Ask(at, field, text, _number(value))
     except ValueError as fault:
-        raise ValueError(f"{shown(value)!r}: {fault}; {_ALLOWED}") from fault
+        why = "a percentage is for the annotation only" if text.endswith("%") else fault
+        raise ValueError(f"{text!r}: {why}; {_allowed(config)}") from fault
 
 
-def read_annotated(at: str, text: str) -> Ask:
+def read_annotated(at: str, config: Config, text: str) -> Ask:
     """Read an ask of an annotation, where `30%` is understood too. Raises ValueError."""
     field = f"annotations[{names.ANNOTATION_ASK}]"
     if not text.endswith("%"):
-        return read(at, field, text)
+        return read(at, field, text, config)
     try:
         return Ask(at, field, shown(text), quantity.plain(text[:-1].rstrip()) / 100)
     except ValueError as fault:

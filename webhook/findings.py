@@ -27,11 +27,12 @@ class Code(Enum):
     MEMORY_FRACTION = "warning", "a memory fraction that is no part of the share is replaced"
     MEMORY_UNLIMITED = "warning", "the memory of TensorFlow Serving is not limited as it is started"
     UNKNOWN_ANNOTATION = "warning", "an annotation with our prefix is unknown to this release"
+    UNKNOWN_RESOURCE = "warning", "a resource with our prefix is unknown to this release"
     MISPLACED_ANNOTATION = "warning", "an annotation is on the workload, not on its pod template"
     MISPLACED_ASK = "warning", "an ask stands where nobody reads it"
     RECORD = "warning", "the record that the webhook writes into pods is written by hand"
     UNTRANSLATED = "warning", "the webhook is asked about a kind that it does not know"
-    CUSTOM_RESOURCE = "note", "an ask is in a custom resource, and counts in the pods made of it"
+    CUSTOM_RESOURCE = "note", "an ask is in a custom resource, and counts in the pods that get it"
     ROUNDED = "note", "the share is no whole number of slots and is rounded up"
     CPU_LIMIT = "note", "the pod gets a CPU limit with its share"
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 from vgpu import names
 from webhook import asks, serving
 from webhook.asks import Ask, shown
+from webhook.config import Config
 from webhook.findings import Code, Finding, path
 from webhook.pod import MOST_CONTAINERS, Container, Json, annotations
 
@@ -32,12 +33,13 @@ class Notes:
     findings: list[Finding]
 
 
-def read(pod: Json, at: str, containers: list[Container]) -> Notes:
+def read(pod: Json, at: str, containers: list[Container], config: Config) -> Notes:
     """Read the annotations. Raises Denied for values that are not strings."""
     found, metadata = annotations(pod, at), path(at, "metadata")
     reader = _Reader(found, metadata, [item.name for item in containers], [])
+    ask = partial(asks.read_annotated, metadata, config)
     return Notes(
-        asks=reader.by_container(names.ANNOTATION_ASK, partial(asks.read_annotated, metadata)),
+        asks=reader.by_container(names.ANNOTATION_ASK, ask),
         frameworks=reader.by_container(names.ANNOTATION_FRAMEWORK, partial(_one_of, FRAMEWORKS)),
         throttle=reader.throttle(),
         default_container=found.get(names.ANNOTATION_DEFAULT_CONTAINER),

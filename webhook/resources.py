@@ -6,6 +6,7 @@ from typing import Any
 from vgpu import names, slots
 from webhook import asks
 from webhook.asks import Ask, Grant
+from webhook.config import Config
 from webhook.findings import Code, Denied, Finding
 from webhook.pod import Container, Json
 
@@ -33,7 +34,7 @@ class Reading:
         return bool(self.grants or self.others or self.container.mapping("resources").get("claims"))
 
 
-def read(container: Container) -> Reading:
+def read(container: Container, config: Config) -> Reading:
     """Read a container's resources; unusable values are faults. Raises Denied for wrong types."""
     limits, requests = sides = container.sides()
     reading = Reading(container, sides)
@@ -41,17 +42,17 @@ def read(container: Container) -> Reading:
         if key not in names.ASK_KEYS and not names.is_gpu_resource(key):
             continue
         try:
-            _read(reading, key, limits, requests)
+            _read(reading, key, limits, requests, config)
         except Denied as denial:
             reading.faults += denial.findings
     return reading
 
 
-def _read(reading: Reading, key: str, limits: Json, requests: Json) -> None:
+def _read(reading: Reading, key: str, limits: Json, requests: Json, config: Config) -> None:
     container, value = reading.container, limits.get(key, requests.get(key))
     if _is_ask(key, limits, requests):
         reading.ask_keys.append(key)
-        reading.asks.append(_ask(container, key, limits, requests))
+        reading.asks.append(_ask(container, key, limits, requests, config))
     elif key in names.GRANT_KEYS:
         if (amount := _amount(container, key, value)) != 0:
             _must_agree(container, key, limits, requests)
@@ -67,11 +68,11 @@ def _is_ask(key: str, limits: Json, requests: Json) -> bool:
     return any(exact is None or exact.denominator != 1 for exact in numbers)
 
 
-def _ask(container: Container, key: str, limits: Json, requests: Json) -> Ask:
+def _ask(container: Container, key: str, limits: Json, requests: Json, config: Config) -> Ask:
     side, values = ("limits", limits) if key in limits else ("requests", requests)
     name = f"resources.{side}[{key}]"
     try:
-        ask = asks.read(container.at, name, values[key])
+        ask = asks.read(container.at, name, values[key], config)
     except ValueError as fault:
         raise Denied(container.finding(Code.ASK, name, str(fault))) from fault
     _must_agree(container, key, limits, requests)

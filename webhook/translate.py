@@ -49,10 +49,10 @@ def translate(
     wrong JSON types (Denied).
     """
     had = containers(stored, at) if stored else []
-    before = {item.name: resources.read(item) for item in had}
+    before = {item.name: resources.read(item, config) for item in had}
     listed = containers(pod, at)
-    readings = [resources.read(item) for item in listed]
-    said = notes.read(pod, at, listed)
+    readings = [resources.read(item, config) for item in listed]
+    said = notes.read(pod, at, listed, config)
     noted, guessed = _addressed(said, readings)
     findings, decisions = [*said.findings, *guessed], []
     for reading in readings:

@@ -166,7 +166,7 @@ def test_only_the_faults_of_this_update_are_held_against_it(
     obj = holding("Deployment", shapes.pod("model", limited("main", gpu="300m")))
     made = apiserver.api.create(obj, namespace)
     made["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["gpu"] = "1500m"
-    with pytest.raises(ApiError, match="1500m: above one card"):
+    with pytest.raises(ApiError, match="1500m is not allowed"):
         apiserver.api.update(made, namespace)
 
 

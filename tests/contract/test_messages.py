@@ -53,6 +53,7 @@ EXAMPLES: dict[Code, Json] = {
     Code.MEMORY_FRACTION: pod(sharing(env=variable("PER_PROCESS_GPU_MEMORY_FRACTION", "0.5"))),
     Code.MEMORY_UNLIMITED: pod(sharing(**SHELL)),
     Code.UNKNOWN_ANNOTATION: annotated(container(), GPU="300m"),
+    Code.UNKNOWN_RESOURCE: pod(container(limits={"milligpu.io/VGPU": 30})),
     Code.MISPLACED_ANNOTATION: {
         **DEPLOYMENT,
         "metadata": {"name": "model", "annotations": {"milligpu.io/gpu": "300m"}},
@@ -100,4 +101,5 @@ def test_a_label_is_stable() -> None:
         *("share-changed", "main-container", "reserved-variable", "env-from", "void"),
         *("memory-fraction", "memory-unlimited", "unknown-annotation", "misplaced-annotation"),
         *("misplaced-ask", "record", "untranslated", "custom-resource", "rounded", "cpu-limit"),
+        "unknown-resource",
     }

@@ -161,13 +161,17 @@ def test_a_file_of_ones_own(folder: Path, tmp_path: Path) -> None:
     big["spec"] = {"replicas": 1000, "template": template}
     whole = pod("whole", **{"nvidia.com/gpu": 1})
     listed = {"apiVersion": "v1", "kind": "List", "items": [big, pod("late", gpu="400m"), whole]}
-    path = write(tmp_path / "my.yaml", service, listed)
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "j"}}
+    path = write(tmp_path / "my.yaml", service, job, listed)
     status, out, err = run(folder, path, FORCE_COLOR="", PYTHONIOENCODING="ascii")
     assert (status, err) == (0, "")
     assert out.isascii()
     assert "\x1b" not in out
     text = flat(out)
     assert "Service/s passed holds no pods" in text
+    made = "the webhook is not asked about it, but about the pods its operator makes"
+    assert f"PyTorchJob/j passed {made}" in text
+    assert re.search(r"next: \S+/milligpu lint your\.yaml; the README tells the rest$", text)
     pending = "Pending 0/1 nodes are available: 1 Insufficient milligpu.io/vgpu."
     assert f"big-2 {pending} and 997 more like it" in text, "two cards hold two of them"
     assert text.count("Pending") == 1, "60 slots are free, though on two cards"

@@ -213,3 +213,7 @@ def test_a_wheel_with_copies_of_its_base_dependencies_is_enough(installed: Path)
         done = run(installed / "milligpu", *arguments, text=POD)
         assert done.returncode == 0, done.stderr
     assert run(installed / "milligpu", "completion", "bash").returncode == 0
+    demo = run(installed / "milligpu", "demo", "-")
+    assert (demo.returncode, demo.stdout) == (2, "")
+    missing = "grpc is not installed here; make demo in a checkout brings it"
+    assert demo.stderr == f"milligpu demo: {missing}\n"

@@ -84,9 +84,8 @@ def test_findings_have_file_and_line_and_the_status_says_that_there_are_some(
         " the share decides what it sees [reserved-variable]",
         "wrong.yaml:13: note: container main: 333m is rounded up to 34 slots (0.34 of a card)"
         " [rounded]",
-        "wrong.yaml:17: error: spec.containers[1].resources.limits[gpu]: 1500m: above one card only"
-        f" whole numbers; allowed: {allowed}, or, where they are served, whole cards such as 1 or 2"
-        " [ask]",
+        "wrong.yaml:17: error: spec.containers[1].resources.limits[gpu]: 1500m is not allowed;"
+        f" allowed: {allowed} [ask]",
     ]
     assert err == "1 error, 1 warning, 1 note\n"
 
@@ -110,6 +109,30 @@ def test_what_cannot_be_used_is_said_and_the_rest_is_told(folder: Folder) -> Non
     assert said[0] == "milligpu lint: absent.yaml: No such file or directory"
     assert said[1].startswith("milligpu lint: broken.yaml, line 2: ")
     assert said[2] == "milligpu lint: other.yaml: is no Kubernetes object"
+    assert said[-1] == "1 error, 1 warning, 1 note, 2 files could not be read"
+    status, _, err = folder.run("lint", ".")
+    assert (status, err.splitlines()) == (
+        2,
+        [
+            "milligpu lint: .: Is a directory; name its files: ./*.yaml",
+            "1 file could not be read",
+        ],
+    )
+
+
+@pytest.mark.parametrize("command", ["lint", "explain", "mutate"])
+def test_files_are_taken_as_words_and_as_kubectl_takes_them(folder: Folder, command: str) -> None:
+    folder.write(a=CLEAN, b=CLEAN.replace("name: model", "name: other"))
+    plain = folder.run(command, "a.yaml", "b.yaml")
+    assert plain[0] == 0
+    assert folder.run(command, "-f", "a.yaml", "-f", "b.yaml") == plain
+    assert folder.run(command, "a.yaml", "--filename", "b.yaml") == plain
+    if command != "lint":
+        assert "model" in plain[1]
+        assert "other" in plain[1]
+    status, out, err = folder.run(command)
+    assert (status, out) == (2, "")
+    assert "FILE" in err.splitlines()[-1]
 
 
 def test_bad_settings_are_said(folder: Folder) -> None:
@@ -334,7 +357,7 @@ def test_without_kubectl_that_is_said(folder: Folder) -> None:
         ("pod", "a", "b"),
         ("service", "a"),
         ("-f", "x.yaml", "pod", "a"),
-        ("-f", "x.yaml", "-n", "team-a"),
+        ("x.yaml", "pod", "a"),
     ],
 )
 def test_what_explain_takes_is_said(folder: Folder, words: tuple[str, ...]) -> None:

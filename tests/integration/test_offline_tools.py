@@ -90,4 +90,4 @@ def test_a_denied_object_ends_the_build_with_nothing_printed(
     assert done.returncode != 0
     assert done.stdout.strip() == ""
     if program != "helm":  # which swallows what a post-renderer says
-        assert "limits[gpu]: 1500m: above one card only whole numbers" in done.stderr
+        assert "limits[gpu]: 1500m is not allowed" in done.stderr

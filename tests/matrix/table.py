@@ -155,7 +155,6 @@ def _parsed(text: str) -> Any:
 
 
 OFF = "whole cards are not served here; ask for a share below 1, or for nvidia.com/gpu"
-ONE_CARD = "above one card only whole numbers"
 ALLOWED = "allowed: a share above 0 and below 1 such as 300m or 0.3"
 SLOTS = "is not allowed; allowed: a whole number from 1 to 100, the slots of one card"
 KEEP_ONE = "a container gets one GPU resource, keep one"
@@ -258,14 +257,17 @@ ROWS = [
     Row("limits: {nvidia.com/gpu: 0}", Untouched(), api=Unsent()),
     Row("limits: {cpu: '1'}", Untouched(), api=Unsent()),
     # Above one card only whole numbers.
-    Row("limits: {gpu: 1500m}", Denied("{it}.resources.limits[gpu]: 1500m: ", ONE_CARD)),
+    Row(
+        "limits: {gpu: 1500m}",
+        Denied("{it}.resources.limits[gpu]: 1500m is not allowed; ", ALLOWED),
+    ),
     Row(
         "limits: {nvidia.com/gpu: 2500m}",
-        Denied("{it}.resources.limits[nvidia.com/gpu]: 2500m: ", ONE_CARD),
+        Denied("{it}.resources.limits[nvidia.com/gpu]: 2500m is not allowed; ", ALLOWED),
     ),
     Row(
         "annotations: {milligpu.io/gpu: 150%}",
-        Denied("{pod}.annotations[milligpu.io/gpu]: 150%: ", ONE_CARD),
+        Denied("{pod}.annotations[milligpu.io/gpu]: 150% is not allowed; ", ALLOWED),
     ),
     # Zero is no share.
     Row("limits: {gpu: 0}", Gone()),
@@ -274,11 +276,14 @@ ROWS = [
     Row("annotations: {milligpu.io/gpu: '0'}", Gone()),
     Row("annotations: {milligpu.io/gpu: it=0%}", Gone()),
     # What is no ask: the field, the value, and what is allowed.
-    Row("limits: {gpu: -1}", Denied("{it}.resources.limits[gpu]: -1 is below 0; ", ALLOWED)),
-    Row("limits: {gpu: -300m}", Denied("{it}.resources.limits[gpu]: -300m is below 0; ", ALLOWED)),
+    Row("limits: {gpu: -1}", Denied("{it}.resources.limits[gpu]: -1 is not allowed; ", ALLOWED)),
+    Row(
+        "limits: {gpu: -300m}",
+        Denied("{it}.resources.limits[gpu]: -300m is not allowed; ", ALLOWED),
+    ),
     Row(
         "limits: {nvidia.com/gpu: -300m}",
-        Denied("{it}.resources.limits[nvidia.com/gpu]: -300m is below 0; ", ALLOWED),
+        Denied("{it}.resources.limits[nvidia.com/gpu]: -300m is not allowed; ", ALLOWED),
     ),
     Row(
         "limits: {gpu: lots}",
@@ -292,7 +297,7 @@ ROWS = [
     ),
     Row(
         "limits: {gpu: 30%}",
-        Denied("{it}.resources.limits[gpu]: '30%': ", "not a Kubernetes quantity", ALLOWED),
+        Denied("{it}.resources.limits[gpu]: '30%': ", "is for the annotation only", ALLOWED),
         api=NO_QUANTITY,
     ),
     Row(
@@ -329,7 +334,7 @@ ROWS = [
     ),
     Row(
         "annotations: {milligpu.io/gpu: '-1'}",
-        Denied("{pod}.annotations[milligpu.io/gpu]: -1 is below 0; ", ALLOWED),
+        Denied("{pod}.annotations[milligpu.io/gpu]: -1 is not allowed; ", ALLOWED),
     ),
     Row(
         f"annotations: {{milligpu.io/gpu: '{LONG}'}}",

@@ -152,7 +152,7 @@ def test_what_is_refused_is_told_with_its_reasons_only() -> None:
     words = [word for word, _ in sections[REFUSED]]
     assert words == ["error"]
     at = "spec.containers[0].resources.limits[gpu]"
-    assert sections[REFUSED][0][1].startswith(f"{at}: 1500m: above one card")
+    assert sections[REFUSED][0][1].startswith(f"{at}: 1500m is not allowed")
     assert sections[REFUSED][0][1].endswith(f" @{at}")
 
 
@@ -323,7 +323,7 @@ def test_what_is_refused_is_what_the_webhook_denies(document: Json) -> None:
 @given(strategies.objects)
 def test_of_a_custom_resource_it_is_what_its_pods_are_denied_for(document: Json) -> None:
     custom = {**document, "apiVersion": "example.com/v1", "kind": "Trainer"}
-    assert (REFUSED in told(custom)) is not create(pod_of(document)).allowed
+    assert (f"its pods are {REFUSED}" in told(custom)) is not create(pod_of(document)).allowed
 
 
 @given(strategies.good_objects)

@@ -53,6 +53,16 @@ UNREAD = {
         ("spec", "ephemeralContainers"),
         [{"name": "debug", "resources": {"limits": {"nvidia.com/gpu": "300m"}}}],
     ),
+    "a container, not its limits": (("spec", "containers", 0, "resources", "gpu"), "300m"),
+    "misspelled limits": (("spec", "containers", 0, "resources", "limit", "gpu"), 0.3),
+    "limits without resources": (("spec", "containers", 0, "limits", "gpu"), "300m"),
+    "requests without resources": (("spec", "containers", 0, "requests", "milligpu.io/gpu"), 1),
+    "a container": (("spec", "containers", 0, "gpu"), "300m"),
+    "an indentation lost": (("spec", "containers", 0, "nvidia.com/gpu"), "300m"),
+    "a pod's limits": (("spec", "limits", "gpu"), "300m"),
+    "a pod's spec": (("spec", "gpu"), 2),
+    "beside the spec": (("gpu",), "300m"),
+    "metadata": (("metadata", "milligpu.io/gpu"), "300m"),
     "a label": (("metadata", "labels", "milligpu.io/gpu"), "300m"),
     "an annotation without the prefix": (("metadata", "annotations", "gpu"), "0.3"),
 }
@@ -65,7 +75,7 @@ def test_an_ask_where_nobody_reads_it_is_found(name: str, kind: str) -> None:
     way = (*KINDS[kind][1], *way)
     [(code, path)] = found(changed(holding(kind, pod(container())), *way, to=value))
     assert code == "misplaced-ask"
-    assert path.startswith(".".join(way[:-1]))
+    assert path.startswith(".".join(map(str, way[:-1])).replace(".0", "[0]"))
 
 
 @pytest.mark.parametrize(
@@ -77,12 +87,35 @@ def test_an_ask_where_nobody_reads_it_is_found(name: str, kind: str) -> None:
         (("metadata", "annotations"), {"gpu": "a100", "gpu-type": "0.5"}),
         (("metadata", "annotations"), {"gpu": "1"}),
         (("spec", "volumes"), [{"ephemeral": {"spec": {"resources": {"requests": None}}}}]),
-        (("spec", "gpu"), "300m"),
-        (("spec", "limits"), {"gpu": "300m"}),
+        (("spec", "gpu"), "a100"),
+        (("spec", "gpu"), True),
+        (("spec", "nvidia.com/gpu"), 1),
+        (("spec", "containers", 0, "env"), [{"name": "gpu", "value": "300m"}]),
+        (("spec", "volumes"), [{"csi": {"volumeAttributes": {"gpu": "1"}}}]),
+        (("spec", "affinity"), {"podAffinity": [{"labelSelector": {"matchLabels": {"gpu": "1"}}}]}),
+        (("status", "containerStatuses"), [{"allocatedResources": {"gpu": "1"}}]),
+        (("metadata", "managedFields"), [{"fieldsV1": {"f:metadata": {"gpu": "1"}}}]),
     ],
 )
 def test_what_only_looks_like_an_ask_is_none(way: tuple[str, ...], value: Any) -> None:
     assert found(changed(pod(container()), *way, to=value)) == []
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_an_ask_beside_a_template_is_found(kind: str) -> None:
+    misplaced = changed(holding(kind, pod(container())), "spec", "resources", "gpu", to="300m")
+    assert found(misplaced) == [("misplaced-ask", "spec.resources[gpu]")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("key", ["milligpu.io/gpus", "milligpu.io/vpgu"])
+def test_a_resource_that_no_node_offers_is_found_once(key: str, kind: str) -> None:
+    wrong = holding(kind, pod(container(limits={key: 30}, requests={key: 30})))
+    at = ".".join((*KINDS[kind][1], "spec.containers[0].resources.limits"))
+    assert found(wrong) == [("unknown-resource", f"{at}[{key}]")]
+    assert ("unknown-resource", f"spec.template.{at}[{key}]") in found(
+        {**CUSTOM, "spec": {"template": wrong}}
+    )
 
 
 @pytest.mark.parametrize("key", ["gpu", "milligpu.io/gpu", "requests.milligpu.io/gpu"])
@@ -142,10 +175,26 @@ def test_the_pods_in_a_custom_resource_are_looked_into() -> None:
         ("ask", f"{at.format(0, 0)}.resources.limits[gpu]"),
         ("requests", f"{at.format(0, 1)}.resources.requests[gpu]"),
         ("reserved-variable", f"{at.format(1, 0)}.env"),
-        ("custom-resource", f"{at.format(0, 0)}.resources.limits[gpu]"),
-        ("custom-resource", f"{at.format(0, 1)}.resources.requests[gpu]"),
-        ("custom-resource", f"{at.format(1, 0)}.resources.limits[gpu]"),
-    ]
+    ], "none of what is refused is said to count"
+
+
+@pytest.mark.parametrize(
+    "way", [("gpu",), ("resources", "gpu"), ("resources", "limit", "gpu"), ("limits", "gpu")]
+)
+def test_an_ask_at_a_wrong_place_in_a_custom_resources_pods_counts_nowhere(
+    way: tuple[str, ...],
+) -> None:
+    holder = ("spec", "replicas", "template", "spec", "containers", 0)
+    plain = {**CUSTOM, "spec": {"replicas": {"gpu": 1, "template": pod(container())}}}
+    assert found(plain) == [], "what else it has is its own"
+    [(code, at)] = found(changed(plain, *holder, *way, to="300m"))
+    assert code == "misplaced-ask"
+    assert at.startswith("spec.replicas.template.spec.containers[0]")
+
+
+def test_a_label_on_a_custom_resource_asks_for_nothing() -> None:
+    labelled = changed(CUSTOM, "metadata", "labels", "milligpu.io/gpu", to="300m")
+    assert found(labelled) == [("misplaced-ask", "metadata.labels[milligpu.io/gpu]")]
 
 
 def test_only_who_wants_to_is_told_of_the_pods_in_a_custom_resource() -> None:
@@ -157,6 +206,14 @@ def test_only_who_wants_to_is_told_of_the_pods_in_a_custom_resource() -> None:
 def test_an_annotation_on_a_custom_resource_may_get_to_its_pods() -> None:
     noted = changed(REPLICAS, "metadata", "annotations", "milligpu.io/gpu", to="300m")
     assert ("custom-resource", "metadata.annotations[milligpu.io/gpu]") in found(noted)
+    texts = [each.text for each in findings(creation(noted), Config())]
+    [own] = [text for text in texts if "only if the operator of PyTorchJob copies it" in text]
+    assert own.startswith("milligpu.io/gpu: 300m counts only")
+    on_template = ("spec", "pytorchReplicaSpecs", "Master", "template", "metadata", "annotations")
+    handed_on = changed(CUSTOM, *on_template, "milligpu.io/gpu", to="300m")
+    handed_on = changed(handed_on, *on_template[:-2], "spec", to={"containers": [container()]})
+    [said] = findings(creation(handed_on), Config())
+    assert "counts when pods are made of this PyTorchJob" in said.text
     assert {code for code, _ in found(noted)} == {"custom-resource"}
 
 

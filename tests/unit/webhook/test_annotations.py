@@ -190,7 +190,7 @@ BAD: dict[str, tuple[str, str, str, str]] = {
     "blank": (ASK, "  ", "''", "300m"),
     "below zero": (ASK, "-1", "-1", "a share above 0 and below 1"),
     "percent below zero": (ASK, "-30%", "-30%", "a share above 0 and below 1"),
-    "above one card": (ASK, "150%", "150%", "only whole numbers"),
+    "above one card": (ASK, "150%", "150%", "is not allowed; allowed: a share"),
     "no number before percent": (ASK, "lots%", "'lots%'", "30%"),
     "percent alone": (ASK, "%", "'%'", "30%"),
     "a suffix before percent": (ASK, "300m%", "'300m%'", "30%"),

@@ -108,10 +108,24 @@ def test_a_value_is_shown_as_it_is_written(value: Any, text: str) -> None:
     assert f"[gpu]: {text}: " in denied(pod(container(limits={"gpu": value})))
 
 
-def test_no_message_sends_people_to_what_is_denied_as_well() -> None:
-    """Where whole cards are off, `allowed` does not simply say that 2 is."""
-    message = denied(asked("container", "Pod", {"gpu": "1500m"}), Config(whole_cards=False))
-    assert "or, where they are served, whole cards such as 1 or 2" in message
+@pytest.mark.parametrize("value", ["1500m", "-1", "some", "30%", "1e30"])
+def test_no_message_sends_people_to_what_is_denied_as_well(value: str) -> None:
+    said = {
+        whole: denied(asked("container", "Pod", {"gpu": value}), Config(whole_cards=whole))
+        for whole in (False, True)
+    }
+    assert said[False].endswith("; allowed: a share above 0 and below 1 such as 300m or 0.3")
+    assert said[True] == f"{said[False]}, or whole cards such as 1 or 2"
+
+
+def test_a_number_of_cards_that_nobody_has_was_to_be_a_share() -> None:
+    message = denied(asked("container", "Pod", {"gpu": "300M"}), Config(whole_cards=False))
+    assert "300M is 300000000 cards; allowed: a share" in message
+
+
+def test_a_percentage_is_not_for_limits() -> None:
+    message = denied(asked("container", "Pod", {"gpu": "30%"}))
+    assert "'30%': a percentage is for the annotation only; allowed: a share" in message
 
 
 def test_every_fault_is_in_one_message() -> None:

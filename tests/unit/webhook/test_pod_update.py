@@ -299,7 +299,7 @@ def test_an_ask_that_equals_the_grant_is_no_change() -> None:
 def test_an_ask_that_cannot_be_read_is_a_fault_of_the_update() -> None:
     old = stored(pod(SHARING))
     outcome = update(reapplied(old, pod(container(limits={"gpu": "-1"}))), old)
-    assert outcome.message.startswith("spec.containers[0].resources.limits[gpu]: -1 is below 0")
+    assert outcome.message.startswith("spec.containers[0].resources.limits[gpu]: -1 is not allowed")
 
 
 def test_a_fault_in_one_container_is_not_a_second_one() -> None:

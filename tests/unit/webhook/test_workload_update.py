@@ -143,7 +143,7 @@ def test_a_changed_annotation_is_checked_and_stays_where_it_is(kind: str) -> Non
     held(new)["metadata"]["annotations"][ASK] = "500m"
     assert (update(new, old).allowed, update(new, old).patch) == (True, [])
     held(new)["metadata"]["annotations"][ASK] = "1500m"
-    assert "1500m: above one card only whole numbers" in update(new, old).message
+    assert "1500m is not allowed" in update(new, old).message
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
@@ -161,7 +161,7 @@ def test_an_annotation_that_differs_from_the_templates_own_grant_is_denied(kind:
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"gpu": "-1"}, "-1 is below 0"),
+        ({"gpu": "-1"}, "-1 is not allowed"),
         ({"gpu": "500m", "nvidia.com/gpu": "1"}, "500m beside nvidia.com/gpu: 1"),
         ({"gpu": "500m", COUNT: "40"}, "500m beside milligpu.io/vgpu: 40"),
         ({COUNT: "150"}, "150 is not allowed"),

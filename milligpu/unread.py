@@ -1,0 +1,141 @@
+"""Asks that stand where the webhook does not read them, or not yet."""
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from vgpu import names
+from webhook import asks, templates
+from webhook.findings import Code, Finding, path
+from webhook.pod import Json
+from webhook.review import Review
+
+_RESOURCES = {("resources", "limits"), ("resources", "requests")}
+_ANNOTATIONS, _LABELS = ("metadata", "annotations"), ("metadata", "labels")
+_HARD = ("spec", "hard")
+_QUOTAS = {_HARD} | {
+    ("limits", key) for key in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+}
+"""Of ResourceQuota and LimitRange, which look at what pods have after their translation."""
+_READ = re.compile(
+    r"\.?(spec\.(containers|initContainers)\[\d+\]\.resources\.(limits|requests)\[.*"
+    rf"|metadata\.annotations\[{re.escape(names.ANNOTATION_ASK)}\])"
+)
+"""What is read below a pod or a template."""
+_FREE = re.compile(
+    r"\b(labels|annotations|matchLabels|nodeSelector|volumes|volumeClaimTemplates|managedFields"
+    r"|status)\b"
+)
+"""On the way to keys that people choose, or that nobody writes."""
+_ELSEWHERE = (
+    "has no effect here; it belongs in the resources.limits of a container"
+    f" or in the annotation {names.ANNOTATION_ASK} of a pod or pod template"
+)
+_UNKNOWN = f"is unknown to this release, and no node offers it; a share is {names.ASK}: 300m"
+_COUNTS_NOTHING = (
+    f"counts nothing; write requests.{names.COUNT} in a quota, {names.COUNT} in a LimitRange,"
+    " 100 for a card"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A text or a number of an object."""
+
+    holder: tuple[str, ...]
+    """The last two keys on the way to it."""
+    at: str
+    key: str
+    value: str | float
+
+    @property
+    def is_note(self) -> bool:
+        return self.holder == _ANNOTATIONS and self.key == names.ANNOTATION_ASK
+
+    @property
+    def is_record(self) -> bool:
+        return self.holder == _ANNOTATIONS and self.key == names.ANNOTATION_SHARE
+
+    @property
+    def is_unknown(self) -> bool:
+        known = self.key in (*names.ASK_KEYS, *names.GRANT_KEYS)
+        return self.holder in _RESOURCES and self.key.startswith(names.PREFIX) and not known
+
+    def is_ask(self, *, in_pods: bool) -> bool:
+        """Whether it was meant as an ask, by where it stands."""
+        key, exact = self.key, asks.number(self.value)
+        is_fraction = exact is not None and exact.denominator != 1
+        if self.holder in _RESOURCES:
+            return key in names.ASK_KEYS or (key == names.NVIDIA_GPU and is_fraction)
+        if self.holder == _ANNOTATIONS:
+            is_share = exact is not None and 0 < exact < 1
+            return key == names.ANNOTATION_ASK or (key == names.ASK and is_share)
+        if self.holder in _QUOTAS:
+            resource = key.removeprefix("requests.").removeprefix("limits.")
+            is_ignored = self.holder == _HARD and not key.startswith("requests.")
+            return resource in names.ASK_KEYS or (is_ignored and resource in names.GRANT_KEYS)
+        if self.holder == _LABELS:
+            return key == names.ANNOTATION_ASK
+        wanted = names.ASK_KEYS if exact is not None else ()
+        is_named = key in wanted or (key == names.NVIDIA_GPU and is_fraction)
+        return in_pods and is_named and not _FREE.search(self.at)
+
+
+def unread(review: Review, places: Collection[str], *, translated: bool) -> Iterator[Finding]:
+    """Yield what to say of such asks in an object that has pods or templates at these places."""
+    document = review.object
+    custom = review.kind if is_custom(document) and not translated else ""
+    is_workload = (review.group, review.kind) in templates.PATHS
+    entries = list(_entries(document))
+    listed = {(each.at, each.key, each.value) for each in entries}
+    for each in entries:
+        at = each.at
+        if at.endswith("requests") and (f"{at[:-8]}limits", each.key, each.value) in listed:
+            continue
+        place = next((way for way in places if f"{at}.".startswith(way and f"{way}.")), None)
+        is_read = place is not None and bool(_READ.fullmatch(f"{at[len(place) :]}[{each.key}]"))
+        said = None
+        if each.is_record and "uid" not in (document.get("metadata") or {}):
+            said = Code.RECORD, "is written by the webhook and never read; leave it out"
+        elif each.is_unknown:
+            said = Code.UNKNOWN_RESOURCE, _UNKNOWN
+        elif each.is_ask(in_pods=is_workload or bool(place)):
+            said = _of_ask(each, place, custom, is_read=is_read, translated=translated)
+        if said:
+            text = f"{each.key}: {asks.shown(each.value)} {said[1]}"
+            yield Finding(said[0], "", f"{at}[{each.key}]", text)
+
+
+def _of_ask(
+    each: _Entry, place: str | None, custom: str, *, is_read: bool, translated: bool
+) -> tuple[Code, str] | None:
+    if translated and (is_read or each.is_note):  # of a note elsewhere the webhook speaks
+        return None
+    if each.holder in _QUOTAS:
+        return Code.MISPLACED_ASK, _COUNTS_NOTHING
+    if custom and each.is_note and not is_read:
+        text = f"counts only if the operator of {custom} copies it to its pods; annotate a template"
+        return Code.CUSTOM_RESOURCE, text
+    if custom and (is_read or (not place and each.holder in _RESOURCES)):
+        later = f"counts when pods are made of this {custom}; should {custom} itself be refused"
+        setting = f"for it, name its templates in {names.ENV_OURS}TEMPLATE_PATHS"
+        return Code.CUSTOM_RESOURCE, f"{later} {setting}"
+    return Code.MISPLACED_ASK, _ELSEWHERE
+
+
+def is_custom(document: Json) -> bool:
+    """Whether an object is of a kind that is not Kubernetes' own."""
+    group = document["apiVersion"].rpartition("/")[0]
+    return "." in group and not group.endswith(".k8s.io")
+
+
+def _entries(value: object, holder: tuple[str, ...] = (), at: str = "") -> Iterator[_Entry]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _entries(item, holder, f"{at}[{index}]")
+    elif isinstance(value, dict):
+        for key, held in value.items():
+            if isinstance(held, str | int | float):
+                yield _Entry(holder, at, key, held)
+            else:
+                yield from _entries(held, (*holder[-1:], key), path(at, key))
