@@ -5,6 +5,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NoReturn
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -24,11 +25,9 @@ from webhook.review import MAX_BODY
 
 _JSON = "application/json"
 # A body made to hurt takes thirty times its length once parsed. One such a time fits into the
-# memory of a small container, eight do not. Of small ones, too, there is one a time: threads that
-# take turns with Python's lock in the middle of it cost a tenth of the throughput. Big ones, which
-# take up to a second, do share it with small ones; real reviews are seldom longer than this.
+# memory of a small container, eight do not; real reviews are seldom longer than this.
 _BIG = 64 * 2**10
-_one_small, _one_big = threading.Lock(), threading.Lock()
+_one_at_a_time = threading.Lock()
 _LONGEST = 253  # characters of a name in Kubernetes; what claims to be one is cut there in the log
 
 log = structlog.get_logger()
@@ -67,7 +66,7 @@ def _mutate(
 ) -> WSGIApplication:
     try:
         body, start = _read(environ), time.perf_counter()
-        with _one_big if len(body) > _BIG else _one_small:
+        with _one_at_a_time if len(body) > _BIG else nullcontext():
             return _answer(body, start, config, metrics, decide)
     except HTTPException as fault:
         return _refused(metrics, fault)

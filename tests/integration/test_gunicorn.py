@@ -18,7 +18,7 @@ from milligpu import processes
 from milligpu.processes import ProgramError, Webhook, certificates, write_pair
 from tests.webhook_server import JSON, SECRET, SLOW_SECONDS, UID, plain, pod, post, review, secure
 from webhook.review import MAX_BODY
-from webhook.worker import HELD
+from webhook.worker import HELD, QUICK
 
 SOON = 3.0
 """Seconds that an answer may take here; it takes milliseconds."""
@@ -397,12 +397,13 @@ def test_it_ends_when_told_to_while_it_waits(tmp_path: Path) -> None:
 
 def test_requests_that_run_or_wait_are_answered_after_sigterm(tmp_path: Path) -> None:
     application = "tests.webhook_server:slow()"
+    sent = review(pod({}, annotations={"example.com/note": "x" * QUICK}))
     with (
         processes.webhook(tmp_path, application, threads=2) as webhook,
         ThreadPoolExecutor(6) as senders,
     ):
-        # One runs, one waits for it, four wait for a thread.
-        answers = [senders.submit(webhook.review, review(pod())) for _ in range(6)]
+        # Two run, four wait for a thread.
+        answers = [senders.submit(webhook.review, sent) for _ in range(6)]
         time.sleep(SLOW_SECONDS / 2)
         assert webhook.program.stop() == 0
         for answer in answers:
