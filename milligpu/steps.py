@@ -43,7 +43,8 @@ def explained(document: Json, config: Config, locate: Locate) -> Iterator[tuple[
     said = [(each, (each.code.level, each.text + locate(each.path))) for each in found]
     made = desired(review, config).object
     patterns = templates.patterns(review, supposing(review, config).template_paths)
-    for place in templates.places(document, patterns):
+    places = templates.places(document, patterns)
+    for place in places:
         written, kept, old = (templates.get(each, place) for each in (document, made, review.old))
         at, pod = templates.spelled(place), desired(Review("", "Pod", written, old), config).object
         decisions = translate(written, at, old, config, annotated=True).decisions
@@ -53,7 +54,8 @@ def explained(document: Json, config: Config, locate: Locate) -> Iterator[tuple[
             steps += cards(pod, item) if decision.grant else ()
             here = (each for each in said if each[0].at.startswith(at and f"{at}."))
             steps += [step for each, step in here if each.container == item.name]
-            yield f"{role(item) or 'container'} {item.name}", steps
+            whose = f" of {at}" if len(places) > 1 else ""
+            yield f"{role(item) or 'container'} {item.name}{whose}", steps
         if any(decision.grant for decision in decisions):
             steps = [*_scheduled(written, pod), *state(pod), ("not held", _ADVISORY)]
             yield f"pods of {at}" if at else "pod", steps
@@ -106,6 +108,8 @@ def _shared(item: Container, share: Fraction, config: Config | None) -> Iterator
     if cpu := limits.get(names.CPU):
         why = _bounded(share, str(cpu), config) if config else ""
         yield "cpu", f"limit {cpu}, request {requests.get(names.CPU, cpu)}{why}"
+    else:
+        yield "cpu", f"none: {names.ANNOTATION_THROTTLE}: off, or the pod has resources of its own"
     given = f"{names.ENV_SLOTS}={share * slots.PER_CARD}, {names.ENV_SHARE}={part}"
     memory = f"{names.ENV_MEMORY_MIB} and {names.ENV_MEMORY_FRACTION} (its part of the memory)"
     card = f"{names.ENV_VISIBLE_DEVICES} and {names.ENV_GPU_UUID} (a card of the node)"

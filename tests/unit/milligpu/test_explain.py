@@ -123,7 +123,9 @@ def test_numbers_are_those_of_the_settings_and_of_the_objects() -> None:
         " but at least 100m and its request, at most 1"
     )
     off = pod(container(limits={"gpu": "300m"}), annotations={"milligpu.io/cpu-throttle": "off"})
-    assert "cpu" not in main(off)
+    assert main(off)["cpu"].startswith("none: milligpu.io/cpu-throttle: off, or the pod has ")
+    bounded = pod(container(limits={"gpu": "300m"}), resources={"limits": {"cpu": 2}})
+    assert main(bounded)["cpu"] == main(off)["cpu"]
 
 
 def test_what_else_a_pod_gets() -> None:
@@ -178,8 +180,8 @@ def test_every_template_of_a_known_custom_resource_is_told() -> None:
     named = [pod(container(name, limits={"gpu": "300m"})) for name in ("one", "two")]
     sections = told({**custom, "spec": {"replicas": named}}, MILLIGPU_TEMPLATE_PATHS=paths)
     assert [*sections] == [
-        *("container one", "pods of spec.replicas[0]"),
-        *("container two", "pods of spec.replicas[1]"),
+        *("container one of spec.replicas[0]", "pods of spec.replicas[0]"),
+        *("container two of spec.replicas[1]", "pods of spec.replicas[1]"),
     ]
 
 
