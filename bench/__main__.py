@@ -15,10 +15,11 @@ from bench.measured import show
 from milligpu import processes
 
 SERVERS = {
-    "floor: a constant, by Flask": "bench.floor:app",
-    "a constant, without Flask": "bench.floor:bare",
+    "floor: Flask and gunicorn": "-k gthread bench.floor:app",
+    "a constant as we answer": "bench.floor:bare",
     "webhook": "webhook.wsgi:app",
 }
+"""What answers a constant by Flask and gunicorn's own worker; without Flask by ours; and ours."""
 LOADS = ((1, 20, 100), (8, 10, 50))
 """Connections, rounds, reviews of each connection in a round."""
 
@@ -35,7 +36,10 @@ def main() -> None:
 
 
 def webhook(folder: Path) -> None:
-    print("starting the webhook, and its floor: the same Flask, gunicorn and TLS ...", flush=True)
+    print(
+        "starting the webhook, and its floor: a constant behind Flask, gunicorn and TLS ...",
+        flush=True,
+    )
     with ExitStack() as stack:
         servers = {}
         for name, application in SERVERS.items():

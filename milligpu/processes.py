@@ -164,7 +164,7 @@ def webhook(
     (ca, pair), port = certificates(), free_port()
     write_pair(folder / "tls", pair)
     defaults = {"host": _LOOPBACK, "port": port, "tls_dir": folder / "tls", "drain_seconds": 0}
-    command = ("-m", "gunicorn", "-c", "python:webhook.gunicorn_conf", application)
+    command = ("-m", "gunicorn", "-c", "python:webhook.gunicorn_conf", *application.split())
     with running(*command, output=folder / "webhook.log", settings=defaults | settings) as program:
         started = Webhook(program, port, ca.certificate)
         if wait:
