@@ -92,9 +92,10 @@ def containers(pod: Json, at: str) -> list[Container]:
     found = []
     for section in SECTIONS:
         for index, body in enumerate(sequence(spec, section, prefix, dict)):
-            name = body.get("name")
-            place = f"{prefix}.{section}[{index}]"
-            found.append(Container(section, place, name if isinstance(name, str) else "", body))
+            name, place = body.get("name"), f"{prefix}.{section}[{index}]"
+            if name is not None and not isinstance(name, str):
+                raise malformed(place, "name", "must be a string; quote it")  # such as `n`, in YAML
+            found.append(Container(section, place, name or "", body))
     if len(found) > MOST_CONTAINERS:
         text = f"{len(found)} containers are too many; allowed: {MOST_CONTAINERS}"
         raise malformed(prefix, "containers", text)

@@ -172,3 +172,10 @@ def test_a_pod_of_several_containers_gets_each_ones_share() -> None:
         "side": {COUNT: "20"},
     }
     assert [gpus(body) for body in made["spec"]["initContainers"]] == [{COUNT: "50"}, {}]
+
+
+@pytest.mark.parametrize("name", [False, 0, 1.5, ["main"], {}])
+def test_a_containers_name_that_is_no_text_is_said(name: Any) -> None:
+    """YAML reads an unquoted `n` as no."""
+    body = {**container(limits={"gpu": "300m"}), "name": name}
+    assert "spec.containers[0].name: must be a string; quote it" in denied(pod(body))
