@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from vgpu import names
 from webhook import asks, templates
@@ -10,6 +10,7 @@ from webhook.findings import Code, Finding, path
 from webhook.pod import Json
 from webhook.review import Review
 
+_KNOWN = {*names.ASK_KEYS, *names.GRANT_KEYS}
 _RESOURCES = {("resources", "limits"), ("resources", "requests")}
 _ANNOTATIONS, _LABELS = ("metadata", "annotations"), ("metadata", "labels")
 _HARD = ("spec", "hard")
@@ -38,8 +39,7 @@ _COUNTS_NOTHING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """A text or a number of an object."""
 
     holder: tuple[str, ...]
@@ -49,25 +49,18 @@ class _Entry:
     value: str | float
 
     @property
-    def is_note(self) -> bool:
-        return self.holder == _ANNOTATIONS and self.key == names.ANNOTATION_ASK
-
-    @property
-    def is_record(self) -> bool:
-        return self.holder == _ANNOTATIONS and self.key == names.ANNOTATION_SHARE
-
-    @property
-    def is_unknown(self) -> bool:
-        known = self.key in (*names.ASK_KEYS, *names.GRANT_KEYS)
-        return self.holder in _RESOURCES and self.key.startswith(names.PREFIX) and not known
+    def note(self) -> str:
+        """Its key, if it is an annotation."""
+        return self.key if self.holder == _ANNOTATIONS else ""
 
     def is_ask(self, *, in_pods: bool) -> bool:
         """Whether it was meant as an ask, by where it stands."""
         key, exact = self.key, asks.number(self.value)
         is_fraction = exact is not None and exact.denominator != 1
+        is_named = key in names.ASK_KEYS or (key == names.NVIDIA_GPU and is_fraction)
         if self.holder in _RESOURCES:
-            return key in names.ASK_KEYS or (key == names.NVIDIA_GPU and is_fraction)
-        if self.holder == _ANNOTATIONS:
+            return is_named
+        if self.note:
             is_share = exact is not None and 0 < exact < 1
             return key == names.ANNOTATION_ASK or (key == names.ASK and is_share)
         if self.holder in _QUOTAS:
@@ -76,44 +69,42 @@ class _Entry:
             return resource in names.ASK_KEYS or (is_ignored and resource in names.GRANT_KEYS)
         if self.holder == _LABELS:
             return key == names.ANNOTATION_ASK
-        wanted = names.ASK_KEYS if exact is not None else ()
-        is_named = key in wanted or (key == names.NVIDIA_GPU and is_fraction)
-        return in_pods and is_named and not _FREE.search(self.at)
+        return in_pods and is_named and exact is not None and not _FREE.search(self.at)
 
 
 def unread(review: Review, places: Collection[str], *, translated: bool) -> Iterator[Finding]:
     """Yield what to say of such asks in an object that has pods or templates at these places."""
-    document = review.object
-    custom = review.kind if is_custom(document) and not translated else ""
+    is_stored = "uid" in (review.object.get("metadata") or {})
+    custom = review.kind if is_custom(review.object) and not translated else ""
     is_workload = (review.group, review.kind) in templates.PATHS
-    entries = list(_entries(document))
-    listed = {(each.at, each.key, each.value) for each in entries}
+    entries = list(_entries(review.object))
+    listed = {each[1:] for each in entries}
     for each in entries:
-        at = each.at
-        if at.endswith("requests") and (f"{at[:-8]}limits", each.key, each.value) in listed:
+        holder, at, key, value = each
+        if at.endswith("requests") and (f"{at[:-8]}limits", key, value) in listed:
             continue
         place = next((way for way in places if f"{at}.".startswith(way and f"{way}.")), None)
-        is_read = place is not None and bool(_READ.fullmatch(f"{at[len(place) :]}[{each.key}]"))
+        is_read = place is not None and bool(_READ.fullmatch(f"{at[len(place) :]}[{key}]"))
         said = None
-        if each.is_record and "uid" not in (document.get("metadata") or {}):
+        if each.note == names.ANNOTATION_SHARE and not is_stored:
             said = Code.RECORD, "is written by the webhook and never read; leave it out"
-        elif each.is_unknown:
+        elif holder in _RESOURCES and key.startswith(names.PREFIX) and key not in _KNOWN:
             said = Code.UNKNOWN_RESOURCE, _UNKNOWN
         elif each.is_ask(in_pods=is_workload or bool(place)):
             said = _of_ask(each, place, custom, is_read=is_read, translated=translated)
         if said:
-            text = f"{each.key}: {asks.shown(each.value)} {said[1]}"
-            yield Finding(said[0], "", f"{at}[{each.key}]", text)
+            yield Finding(said[0], "", f"{at}[{key}]", f"{key}: {asks.shown(value)} {said[1]}")
 
 
 def _of_ask(
     each: _Entry, place: str | None, custom: str, *, is_read: bool, translated: bool
 ) -> tuple[Code, str] | None:
-    if translated and (is_read or each.is_note):  # of a note elsewhere the webhook speaks
+    is_note = each.note == names.ANNOTATION_ASK
+    if translated and (is_read or is_note):  # of a note elsewhere the webhook speaks
         return None
     if each.holder in _QUOTAS:
         return Code.MISPLACED_ASK, _COUNTS_NOTHING
-    if custom and each.is_note and not is_read:
+    if custom and is_note and not is_read:
         text = f"counts only if the operator of {custom} copies it to its pods; annotate a template"
         return Code.CUSTOM_RESOURCE, text
     if custom and (is_read or (not place and each.holder in _RESOURCES)):

@@ -260,7 +260,6 @@ spec:
 @pytest.mark.parametrize(
     "container",
     [
-        "{name: n, image: x}",  # `n` is false in YAML
         "{image: x}",
         "{name: b, resources: {limits: {memory: much}}}",
         "{name: b, env: null, resources: {limits: null, requests: null}}",
@@ -274,6 +273,12 @@ def test_what_no_api_server_would_store_stops_nothing_and_a_proxy_is_not_asked(
     status, out, err = run(folder, path, http_proxy=nobody, https_proxy=nobody, all_proxy=nobody)
     assert (status, err) == (0, "")
     assert "Running  a: 30 slots of" in out
+
+
+def test_a_name_that_yaml_reads_as_no_is_refused_and_said(folder: Path, tmp_path: Path) -> None:
+    status, out, err = run(folder, beside_an_ask(tmp_path / "my.yaml", "{name: n, image: x}"))
+    assert (status, err) == (0, "")
+    assert "refused spec.containers[1].name: must be a string; quote it" in flat(out)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
