@@ -434,7 +434,7 @@ CASES = [
             "U": [
                 "unit/webhook/test_app.py::test_the_longest_body_is_read",
                 "unit/webhook/test_app.py::test_what_is_no_review_is_refused",
-                "unit/webhook/test_app.py::test_bodies_alike_are_thought_about_one_at_a_time",
+                "unit/webhook/test_app.py::test_big_bodies_are_thought_about_one_at_a_time",
                 "unit/webhook/test_cases_reviews.py::test_a_big_legal_pod_is_answered",
                 "unit/webhook/test_cases_reviews.py::"
                 "test_of_limits_that_are_there_twice_the_last_count",

@@ -111,7 +111,7 @@ def test_it_is_a_command_of_kubectl_too(
     assert explain("pod/model", command=("kubectl", "milligpu")) == alone
     status, _, err = explain("pod", command=("kubectl", "milligpu"))
     assert status == 2
-    assert err.startswith("usage: kubectl milligpu explain (-f FILE | pod NAME ")
+    assert err.startswith("usage: kubectl milligpu explain (FILE... | pod NAME ")
 
 
 def test_a_pending_pod_is_told_why(

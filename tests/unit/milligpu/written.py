@@ -60,7 +60,9 @@ def written(draw: Draw, *, anchors: bool = False) -> tuple[Any, str]:
         value["again"] = [value, *value.values()]
         value["more"] = {"x": value["again"][1], "items": value["again"][1:2]}
         value["again"][0] = dict(list(value.items())[:-2])
-    text = "\n".join(writer.lines(value)) + draw(st.sampled_from(["\n", "", "\n\n", "\n# end\n"]))
+    text = "\n".join(writer.lines(value))
+    ends = ["\n", "\n\n", "\n# end\n"]  # without one, a block's last line has none either
+    text += draw(st.sampled_from(ends if " |\n" in text else [*ends, ""]))
     text = draw(st.sampled_from(["", "# first\n", "---\n", "\ufeff"])) + text
     return value, text.replace("\n", draw(st.sampled_from(["\n", "\n", "\r\n"])))
 
