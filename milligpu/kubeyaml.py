@@ -3,13 +3,14 @@
 import io
 import json
 import re
+from itertools import chain
 from math import isfinite
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.constructor import SafeConstructor
-from ruamel.yaml.nodes import Node, ScalarNode
+from ruamel.yaml.nodes import CollectionNode, Node, ScalarNode
 from ruamel.yaml.resolver import VersionedResolver
 from ruamel.yaml.scalarstring import LiteralScalarString, SingleQuotedScalarString
 from ruamel.yaml.scanner import Scanner
@@ -27,6 +28,8 @@ _NUMERIC = re.compile(r"[0-9=+:._TZ -]+")
 _PREFIX = "tag:yaml.org,2002:"
 _TAGS = {bool: "bool", int: "int", float: "float", type(None): "null"}
 _ITEM = "-"
+MOST_VALUES = 1_000_000
+"""Most values of a document: aliases of aliases take no room in a file, and all of it in memory."""
 
 
 def resolved(text: str) -> Any:
@@ -76,9 +79,21 @@ def load(text: str) -> tuple[Node | None, Any]:
     """
     yaml = _yaml()
     root = yaml.compose(text)
+    if root and _values(root, {}) > MOST_VALUES:
+        raise ValueError(f"with its aliases it has more than {MOST_VALUES} values")
     value = yaml.constructor.construct_document(root) if root else None
     # As on the way to an API server: no aliases, keys are texts.
     return root, json.loads(json.dumps(value, allow_nan=False))
+
+
+def _values(node: Node, known: dict[int, int]) -> int:
+    """Count the values of a tree, those of an alias each time; `known` has them by a node's id."""
+    if id(node) not in known:
+        known[id(node)] = 1  # what contains itself has no end; its construction says so
+        held = node.value if isinstance(node, CollectionNode) else ()
+        nodes = chain.from_iterable(each if isinstance(each, tuple) else (each,) for each in held)
+        known[id(node)] += sum(_values(each, known) for each in nodes)
+    return known[id(node)]
 
 
 def tree(text: str) -> Node:

@@ -41,6 +41,11 @@ def test_a_generated_name_is_a_name(tmp_path: Path) -> None:
     assert item.title == "Pod/a"
 
 
+BOMB = "a0: &a0 x\n" + "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 9)
+)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -56,6 +61,7 @@ def test_a_generated_name_is_a_name(tmp_path: Path) -> None:
         ("a: *b\n", ", line 1: found undefined alias 'b'"),
         ("a: !!python/object:os.system x\n", ", line 1: could not determine a constructor"),
         ("a: &x [*x]\n", ": Circular reference"),
+        (BOMB, ": with its aliases it has more than 1000000 values"),
         ("a: .inf\n", ": Out of range float"),
         ("a: \a\n", ": unacceptable character"),
         (b"a: \xff\n", ": not UTF-8 text"),
