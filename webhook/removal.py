@@ -128,7 +128,8 @@ def _resources(pod: Any, *, of_none: bool = False) -> Claims:
 def _claims(name: Any, resources: Any, prefix: str = "", *, of_none: bool = False) -> Claims:
     sides = [get(resources, (prefix + side,)) for side in ("limits", "requests")]
     found = {key: side[key] for side in sides if isinstance(side, dict) for key in side}
-    wanted = {key for key, value in found.items() if (number(value) == 0) is of_none}
+    # With a prefix they are fields that somebody owns, and have no values.
+    wanted = {key for key in found if prefix or (number(found[key]) == 0) is of_none}
     keys = (key.removeprefix(prefix) for key in wanted)
     return {(name, key) for key in keys if isinstance(name, str)}
 

@@ -1,4 +1,4 @@
-"""A short run of the fuzzer with a new seed each time, and proof that its oracle can say no."""
+"""A short run of the fuzzer, and proof that its oracle can say no."""
 
 import ast
 import json
@@ -7,7 +7,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import Any
 
 import pytest
@@ -28,8 +28,8 @@ REVIEWS = 3000
 
 @pytest.fixture
 def seed() -> int:
-    """A new one each time; a failure shows it."""
-    return SystemRandom().randrange(10**9)
+    """The same each time: what changed is the product. `make fuzz` looks for what is new."""
+    return 187459782
 
 
 @pytest.mark.timeout(180)

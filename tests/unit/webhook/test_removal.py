@@ -167,3 +167,11 @@ def test_none_of_another_gpu_resource_takes_no_grant() -> None:
             new = deployment(resources, {})
             made = desired(Review("apps", "Deployment", new, deployment(STORED, {})), Config())
             assert made.object == deployment(both, {})
+
+
+def test_what_an_entry_owns_has_no_value() -> None:
+    """Not even null, which as a quantity would be 0, and no ask."""
+    owned = owning("kubectl", names.ASK)
+    item = owned["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"]
+    item['k:{"name":"main"}']["f:resources"]["f:limits"][f"f:{names.ASK}"] = None
+    assert left(managed(owned), managed(owning("kubectl"))) == GONE
