@@ -8,11 +8,9 @@ is the one called `usual`, in a configuration that sorts before ours.
 import base64
 import copy
 import json
-import ssl
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AbstractContextManager, contextmanager
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from jsonpatch import JsonPatch
@@ -20,6 +18,7 @@ from jsonpatch import JsonPatch
 from tests.cluster import pki
 from tests.cluster.api import Api, Json, containers
 from tests.cluster.eventually import eventually
+from tests.cluster.https import serving
 from vgpu import names
 from webhook import templates
 
@@ -179,19 +178,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@contextmanager
-def listening(pair: pki.Pair, folder: Path) -> Iterator[str]:
+def listening(pair: pki.Pair, folder: Path) -> AbstractContextManager[str]:
     """Serve the neighbours over TLS and give their URL."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*pair.write(folder, "tls"))
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        server.daemon_threads, server.block_on_close = True, False
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"https://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+    return serving(_Handler, pair, folder)
 
 
 def configuration(place: str, url: str, ca: bytes) -> Json:

@@ -6,13 +6,11 @@ through; most asks are then refused by the API server itself, since nobody trans
 
 import copy
 import json
-import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ import pytest
 from tests.cluster import pki, shapes, webhooks
 from tests.cluster.api import ApiError, Json, collection
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.https import serving
 from tests.cluster.shapes import KINDS, held, holding
 from vgpu import names
 
@@ -87,8 +86,7 @@ class Counter:
         return list(self.called)
 
 
-@contextmanager
-def listening(counter: Counter, pair: pki.Pair, folder: Path) -> Iterator[str]:
+def listening(counter: Counter, pair: pki.Pair, folder: Path) -> AbstractContextManager[str]:
     """Serve the counter over TLS and give its URL."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -111,16 +109,7 @@ def listening(counter: Counter, pair: pki.Pair, folder: Path) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*pair.write(folder, "tls"))
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads, server.block_on_close = True, False
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"https://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+    return serving(Handler, pair, folder)
 
 
 @contextmanager
