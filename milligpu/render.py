@@ -14,7 +14,7 @@ from webhook.config import Config
 from webhook.pod import Json
 from webhook.templates import EVERY_ITEM, EVERY_VALUE, MOST_TEMPLATES, Pattern, TemplatePath
 
-BRINGS, HOLDS = "custom-templates.milligpu.io", "stored-custom-templates.milligpu.io"
+BRINGS, HOLDS = names.ENTRY_CUSTOM_TEMPLATES, names.ENTRY_STORED_CUSTOM_TEMPLATES
 """Their names: for what a request brings (failurePolicy Fail), and for what is stored (Ignore)."""
 _KEPT = ("not-being-deleted", "not-by-kubernetes-controllers", "not-owned")
 _OWNED = "object.metadata.?ownerReferences.orValue([]).exists(r, r.?controller.orValue(false))"
@@ -59,7 +59,7 @@ def rendered(configuration: Json, paths: Sequence[TemplatePath]) -> Json:
     entries = {each["name"]: each for each in configuration["webhooks"]}
     made = [each for name, each in entries.items() if name not in (BRINGS, HOLDS)]
     if paths:
-        base, stored = entries["templates.milligpu.io"], entries["stored-templates.milligpu.io"]
+        base, stored = entries[names.ENTRY_TEMPLATES], entries[names.ENTRY_STORED_TEMPLATES]
         known = {each["name"]: each["expression"] for each in stored["matchConditions"]}
         kept = {name: known[name] for name in _KEPT}
         alive, person, unowned = (f"({text})" for text in kept.values())

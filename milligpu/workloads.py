@@ -48,16 +48,11 @@ def arriving(document: Json) -> Json:
     document = {**document, "metadata": metadata}
     if document["kind"] == "Pod":
         with suppress(Denied):  # what is malformed, the webhook says
-            return with_bodies(document, [_defaulted(item) for item in containers(document, "")])
+            listed = containers(document, "")
+            sides = ((item, *item.sides()) for item in listed)
+            bodies = (item.with_sides(has, {**has, **asks}) for item, has, asks in sides)
+            return with_bodies(document, bodies)
     return document
-
-
-def _defaulted(item: Container) -> Json:
-    limits, requests = item.sides()
-    if not limits:
-        return item.body
-    resources = {**item.mapping("resources"), "requests": {**limits, **requests}}
-    return {**item.body, "resources": resources}
 
 
 def pods(document: Json) -> Iterator[Json]:

@@ -1,6 +1,5 @@
 """AdmissionReview v1 in, AdmissionReview v1 out (admission.k8s.io/v1, KEP-1872)."""
 
-import json
 from base64 import b64encode
 from dataclasses import dataclass
 from typing import Literal
@@ -9,14 +8,13 @@ from webhook.config import Config
 from webhook.findings import Denied, Finding
 from webhook.mutate import desired
 from webhook.patch import operations
-from webhook.pod import Json
+from webhook.pod import Json, encode
 from webhook.review import Review
 
 API_VERSION = "admission.k8s.io/v1"
 WARNING_LENGTH = 256
 """Longest warning that the API server passes on, in characters (apiserver filters/warning.go)."""
 
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 Verdict = Literal["unchanged", "changed", "denied"]
 
@@ -65,7 +63,7 @@ def answer(document: object, config: Config) -> Answer:
             response["warnings"] = [_cut(f"milligpu: {finding}") for finding in findings]
     if patch:
         verdict = "changed"
-        encoded = b64encode(_encode(patch).encode()).decode()
+        encoded = b64encode(encode(patch).encode()).decode()
         response |= {"patch": encoded, "patchType": "JSONPatch"}
     return Answer(
         body={"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response},

@@ -21,6 +21,7 @@ from werkzeug.wsgi import ClosingIterator
 from webhook.admission import Answer, BadReview, answer
 from webhook.config import Config
 from webhook.metrics import Metrics
+from webhook.pod import encode
 from webhook.review import MAX_BODY
 
 _JSON = "application/json"
@@ -79,7 +80,7 @@ def _answer(
     try:
         document = _parse(body)
         result = decide(document, config)
-        text = _encode(result.body)
+        text = encode(result.body)
     except BadReview as fault:
         raise exceptions.BadRequest(str(fault)) from fault
     except RecursionError as fault:
@@ -130,9 +131,8 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-# Made once: json.loads and json.dumps with arguments make a new one each time.
+# Made once: json.loads with arguments makes a new one each time.
 _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 def _parse(body: bytes) -> object:

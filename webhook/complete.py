@@ -1,6 +1,5 @@
 """What a pod gets at its creation, beside its resources: all of it follows from its grants."""
 
-import json
 from fractions import Fraction
 from functools import partial
 
@@ -9,11 +8,19 @@ from webhook import serving
 from webhook.asks import Grant, is_within, number, shown
 from webhook.config import LEAST_CPUS, Config
 from webhook.findings import Code, Finding, path
-from webhook.pod import Container, Json, annotations, containers, mapping, sequence, with_bodies
+from webhook.pod import (
+    Container,
+    Json,
+    annotations,
+    containers,
+    encode,
+    mapping,
+    sequence,
+    with_bodies,
+)
 from webhook.serving import Warn
 from webhook.translate import Translation, rewritten
 
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _REQUEST_PART = Fraction(1, 10)
 """Part of an added CPU limit that is requested, so that shares do not book the node out."""
 
@@ -151,7 +158,7 @@ def _recorded(pod: Json, at: str, translation: Translation) -> Json:
     found = annotations(pod, at)
     noted = {key: value for key, value in found.items() if key != names.ANNOTATION_SHARE}
     if record:
-        noted[names.ANNOTATION_SHARE] = _encode(record)
+        noted[names.ANNOTATION_SHARE] = encode(record)
     if noted == found:
         return pod
     return {**pod, "metadata": {**mapping(pod, "metadata", at), "annotations": noted}}

@@ -1,5 +1,6 @@
 """A pod (or a pod template) as raw JSON: its containers, and parts of a known shape."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -9,6 +10,10 @@ from webhook.findings import Code, Finding, malformed, path
 
 Json: TypeAlias = dict[str, Any]
 """A JSON object as it came; fields we do not know stay in it."""
+
+# Made once: json.dumps with arguments makes a new one each time.
+encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+"""Returns a JSON value as text without spaces."""
 
 SECTIONS = ("initContainers", "containers")
 """The lists whose containers may ask; ephemeral containers may not have resources."""

@@ -34,7 +34,7 @@ from webhook.review import MAX_BODY
 ARRIVAL_SECONDS = 5.0
 """How long a handshake may take, and a request from its first byte on."""
 REQUEST_SECONDS = 10.0
-"""How long an answer may take to leave, and a long request to arrive."""
+"""How long an answer may take to leave, and a request that is not collected to arrive."""
 QUICK = 16 * 2**10
 """Bytes of a request that the event loop answers itself; one made to hurt takes it 80 ms."""
 QUICK_SECONDS = 0.5
@@ -122,13 +122,13 @@ class Connection(TConn):  # type: ignore[misc]
             return b""
 
     def close(self, graceful: bool = False) -> None:
-        """Close at once: the event loop must not wait; `Worker.handle` did what is graceful."""
+        """Close at once: the event loop must not wait; `Worker.linger` did what is graceful."""
         del graceful
         util.close(self.sock)
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]
-    """Handshakes in the event loop, requests in threads, and a readiness that ends first."""
+    """Handshakes and short requests in the event loop, and a readiness that ends first."""
 
     drain_seconds = 0.0
     """How long after SIGTERM new connections are still accepted."""
