@@ -43,6 +43,14 @@ class Probe:
     """Half sentences about what is missing: no driver, a card that does not answer."""
 
 
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A fault that the driver has just reported of a card, by its XID number."""
+
+    uuid: str
+    xid: int
+
+
 def unfit(gpu: Gpu) -> str:
     """Return why a card cannot be shared in slots, as half a sentence; empty if it can."""
     if gpu.mig:
