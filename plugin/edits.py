@@ -1,22 +1,136 @@
-"""What a container is given along with its slots: environment variables, exact for the card."""
+"""What a container is given along with its slots or cards: variables, mounts, device files."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 
+from plugin.config import Config
 from plugin.gpu import Gpu
 from vgpu import names, slots
 from vgpu.quantity import decimal
 
+MARKERS = "/var/run/nvidia-container-devices"
+"""NVIDIA's runtime takes the name of a file that is mounted below it for that of a card."""
+CONTROLS = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+"""Device files that every program that computes on a card needs; a node may lack the last."""
+DRIVER = "/usr/local/nvidia"
+"""Where a container finds the driver's files, if they come from a folder of the host."""
+OURS = names.PREFIX + "gpu"
+"""The kind of the CDI devices that we describe ourselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """What is added to one container."""
+
+    envs: dict[str, str]
+    mounts: tuple[tuple[str, str, bool], ...] = ()
+    """Path on the host, path in the container, and whether it is read-only."""
+    devices: tuple[tuple[str, str], ...] = ()
+    """Path on the host and in the container of what may be read and written."""
+    cdi: tuple[str, ...] = ()
+    """Full names of CDI devices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handing:
+    """How cards are handed out on this node: the settings, and the device files that are there."""
+
+    config: Config
+    files: frozenset[str] = frozenset()
+    """Names in the folder of device files."""
+
+    @property
+    def writes_spec(self) -> bool:
+        """Whether a CDI spec of ours is needed."""
+        return self.config.device_list_strategy == "cdi" and self.config.cdi_kind == OURS
+
+    @property
+    def by_files(self) -> bool:
+        """Whether it is we who name the device files: to the kubelet, or in a spec."""
+        return self.config.device_list_strategy == "device-nodes" or self.writes_spec
+
+    def controls(self) -> tuple[tuple[str, str], ...]:
+        """Return the device files beside the cards' own that there are: on the host, inside."""
+        return tuple(self._file(name) for name in CONTROLS if name in self.files)
+
+    def device(self, gpu: Gpu) -> tuple[str, str]:
+        """Return a card's own device file: on the host, inside."""
+        return self._file(f"nvidia{gpu.minor}")
+
+    def driver(self) -> tuple[tuple[str, str, bool], ...]:
+        """Return the mount of the driver's files, if they come from a folder of the host."""
+        return ((self.config.driver_root, DRIVER, True),) if self.config.driver_root else ()
+
+    def _file(self, name: str) -> tuple[str, str]:
+        return str(self.config.dev_dir / name), f"/dev/{name}"
+
+
+def look(config: Config) -> Handing:
+    """Return how cards are handed out now; device files come and go with the driver."""
+    return Handing(config, frozenset(path.name for path in config.dev_dir.glob("nvidia*")))
+
+
+def lacks(gpu: Gpu, handing: Handing) -> str:
+    """Return why a card cannot be handed out in this way, as half a sentence; empty if it can."""
+    if not handing.by_files:
+        return ""
+    strategy = handing.config.device_list_strategy
+    if gpu.minor is None:
+        return f"it has no device file (WSL), so {strategy} cannot hand it out"
+    if f"nvidia{gpu.minor}" not in handing.files:
+        return f"{handing.device(gpu)[0]} is not there, which {strategy} would hand out"
+    return ""
+
+
+def share(gpu: Gpu, count: int, handing: Handing) -> Edits:
+    """Return what a container with `count` slots of a card is given (design section 2)."""
+    part = slots.share(count)
+    memory_mib = int(gpu.usable_mib * part)
+    margin_mib = min(Fraction(handing.config.memory_margin_mib), Fraction(memory_mib, 4))
+    limits = {
+        names.ENV_SLOTS: str(count),
+        names.ENV_SHARE: decimal(part, 2),
+        names.ENV_MEMORY_MIB: str(memory_mib),
+        names.ENV_MEMORY_FRACTION: decimal((memory_mib - margin_mib) / gpu.usable_mib, 4),
+    }
+    return _edits((gpu,), limits, handing)
+
+
+def whole(gpus: Iterable[Gpu], handing: Handing) -> Edits:
+    """Return what a container with whole cards is given; they are in the order of `nvidia-smi`."""
+    return _edits(in_order(gpus), {}, handing)
+
+
+def in_order(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    """Return each card once, by the driver's number."""
+    return tuple(sorted(set(gpus), key=lambda gpu: (gpu.index, gpu.uuid)))
+
+
+def _edits(gpus: tuple[Gpu, ...], limits: dict[str, str], handing: Handing) -> Edits:
+    config, uuids = handing.config, [gpu.uuid for gpu in gpus]
+    listed = ",".join(uuids)
+
+    def envs(visible: str) -> dict[str, str]:
+        return {names.ENV_GPU_UUID: listed, **limits, names.ENV_VISIBLE_DEVICES: visible}
+
+    match config.device_list_strategy:
+        case "envvar":
+            return Edits(envs(listed))
+        case "volume-mounts":
+            markers = tuple(("/dev/null", f"{MARKERS}/{uuid}", True) for uuid in uuids)
+            return Edits(envs(MARKERS), mounts=markers)
+        case "cdi":
+            # The spec adds the card; NVIDIA's runtime shall add none for what an image asks.
+            return Edits(envs(names.VOID), cdi=tuple(f"{config.cdi_kind}={it}" for it in uuids))
+        case "device-nodes":
+            # Somebody has to bring the driver's files along: NVIDIA's runtime does for the cards
+            # that the variable names; where they come from the host's folder it shall not.
+            visible = names.VOID if config.driver_root else listed
+            files = (*map(handing.device, gpus), *handing.controls())
+            return Edits(envs(visible), handing.driver(), files)
+
 
 def environment(gpu: Gpu, count: int, margin_mib: int) -> dict[str, str]:
-    """Return the variables of a container with `count` slots of a card (design section 2)."""
-    share = slots.share(count)
-    memory_mib = int(gpu.usable_mib * share)
-    pool = memory_mib - min(Fraction(margin_mib), Fraction(memory_mib, 4))
-    return {
-        names.ENV_GPU_UUID: gpu.uuid,
-        names.ENV_SLOTS: str(count),
-        names.ENV_SHARE: decimal(share, 2),
-        names.ENV_MEMORY_MIB: str(memory_mib),
-        names.ENV_MEMORY_FRACTION: decimal(pool / gpu.usable_mib, 4),
-        names.ENV_VISIBLE_DEVICES: gpu.uuid,
-    }
+    """Return the variables of a share: for callers that do not know `share` yet."""
+    return share(gpu, count, Handing(Config(memory_margin_mib=margin_mib))).envs
