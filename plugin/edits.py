@@ -66,7 +66,7 @@ class Handing:
         return str(self.config.dev_dir / name), f"/dev/{name}"
 
 
-def look(config: Config) -> Handing:
+def handing(config: Config) -> Handing:
     """Return how cards are handed out now; device files come and go with the driver."""
     return Handing(config, frozenset(path.name for path in config.dev_dir.glob("nvidia*")))
 

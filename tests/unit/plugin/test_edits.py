@@ -222,11 +222,11 @@ def test_only_device_files_that_there_are_are_handed_out() -> None:
 
 def test_the_folder_of_device_files_is_looked_at_each_time(tmp_path: Path) -> None:
     config = Config(device_list_strategy="device-nodes", dev_dir=tmp_path / "dev")
-    assert edits.look(config) == Handing(config)
+    assert edits.handing(config) == Handing(config)
     (tmp_path / "dev").mkdir()
     for name in ("nvidia1", "nvidiactl", "null"):
         (tmp_path / "dev" / name).touch()
-    found = edits.look(config)
+    found = edits.handing(config)
     assert found == Handing(config, frozenset({"nvidia1", "nvidiactl"}))
     assert edits.share(A, 1, found).devices == (
         (f"{tmp_path}/dev/nvidia1", "/dev/nvidia1"),
