@@ -4,16 +4,34 @@ import contextlib
 from typing import Protocol
 
 from plugin.config import Config
-from plugin.gpu import InventoryError, Probe
+from plugin.gpu import Event, InventoryError, Probe
 from plugin.nvml import NvmlInventory
 from plugin.simulated import SimulatedInventory
 
 
 class Inventory(Protocol):
-    """What the plugin needs of a driver. Calls may block for as long as a driver likes."""
+    """What the plugin needs of a driver.
+
+    Calls may block for as long as a driver likes; they come from one thread at a time.
+    """
 
     def probe(self) -> Probe:
-        """Look at all cards. No driver, no card are answers; raises InventoryError for the rest."""
+        """Look at all cards. No driver, no card are answers; raises InventoryError for the rest.
+
+        Only what is needed to offer a card is asked: the node registers after the first look.
+        """
+
+    def faults(self) -> dict[str, str]:
+        """Return why cards cannot be used now, as half sentences by uuid; the well ones are not in.
+
+        These are the slow questions, about the cards of the last look.
+        """
+
+    def wait(self, seconds: float) -> tuple[Event, ...]:
+        """Wait for events of the cards; without any, return after so many seconds, never before."""
+
+    def close(self) -> None:
+        """Give back what is open; a later call opens it again."""
 
 
 def open_inventory(config: Config) -> Inventory:

@@ -1,16 +1,23 @@
 """Made-up cards, read from a JSON file: for the demo, the tests, and clusters without GPUs."""
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from plugin.gpu import MIB, Gpu, InventoryError, Probe, unfit
+from plugin.gpu import MIB, Event, Gpu, InventoryError, Probe, unfit
 
 PREFIX = "SIM-"
 """Ids begin with this, so that nobody takes them for real cards."""
 SHIPPED = Path(__file__).parent / "inventories"
+_STEP = 0.2
+"""Seconds between two looks at whether the file has changed."""
+
+
+def _are_xids(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_number, value))
 
 
 def _is_number(value: Any) -> bool:
@@ -25,18 +32,67 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "memory_reserved_mib": (_is_number, "a whole number of MiB"),
     "minor": (_is_number, "a whole number"),
     "mig": (lambda it: isinstance(it, bool), "true or false"),
+    "fault": (lambda it: isinstance(it, str), "a text"),
+    "xids": (_are_xids, "a list of whole numbers"),
 }
 _NEEDED = ("uuid", "model", "memory_total_mib")
 
 
 class SimulatedInventory:
-    """Reads its file at every look, so that cards can be made to come and go."""
+    """Reads its file at every look, so that cards can be made to come, go, fail and recover."""
 
     def __init__(self, name: str) -> None:
         self._path = Path(name) if "/" in name else SHIPPED / f"{name}.json"
+        self._cards: list[dict[str, Any]] = []
+        """The file's, when it was last read."""
+        self._told: dict[str, int] = {}
+        """How many XIDs of a card have happened, by uuid."""
 
     def probe(self) -> Probe:
         """Return the file's cards. Raises InventoryError that lists every fault of the file."""
+        self._cards = self._read()
+        for card in self._cards:
+            self._told.setdefault(card["uuid"], len(card.get("xids", ())))
+        return Probe(tuple(_gpu(index, entry) for index, entry in enumerate(self._cards)))
+
+    def faults(self) -> dict[str, str]:
+        """Return the `fault` of the cards that have one."""
+        return {card["uuid"]: card["fault"] for card in self._cards if card.get("fault")}
+
+    def wait(self, seconds: float) -> tuple[Event, ...]:
+        """Wait until numbers are appended to the `xids` of a known card, at most so long."""
+        end, stamp = time.monotonic() + seconds, None
+        while True:
+            if stamp != (stamp := self._stamp()) and (events := self._news()):
+                return events
+            if (left := end - time.monotonic()) <= 0:
+                return ()
+            time.sleep(min(left, _STEP))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _stamp(self) -> object:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_ino, status.st_size
+
+    def _news(self) -> tuple[Event, ...]:
+        try:
+            cards = self._read()
+        except InventoryError:  # the next look says so
+            return ()
+        events: list[Event] = []
+        for card in cards:
+            uuid, xids = card["uuid"], card.get("xids", [])
+            told = self._told.get(uuid, len(xids))
+            events += (Event(uuid, xid) for xid in xids[told:])
+            self._told[uuid] = len(xids)
+        return tuple(events)
+
+    def _read(self) -> list[dict[str, Any]]:
         try:
             content = json.loads(self._path.read_bytes())
         except FileNotFoundError:
@@ -47,7 +103,8 @@ class SimulatedInventory:
             raise InventoryError(f"inventory file {self._path}: {fault}") from fault
         if faults := list(_faults(content)):
             raise InventoryError(f"inventory file {self._path}:\n  " + "\n  ".join(faults))
-        return Probe(tuple(_gpu(index, entry) for index, entry in enumerate(content["gpus"])))
+        cards: list[dict[str, Any]] = content["gpus"]
+        return cards
 
 
 def _gpu(index: int, entry: dict[str, Any]) -> Gpu:
