@@ -63,7 +63,7 @@ image: ## build the container image with docker, podman or buildah: make image I
 	./deploy/build-image.sh $(IMAGE)
 
 proto: setup ## regenerate the gRPC code
-	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --mypy_out=. --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --mypy_grpc_out=only_async:. plugin/v1beta1/*.proto
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --mypy_out=. --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --mypy_grpc_out=only_async:. plugin/v1*/*.proto
 
 lock: setup ## choose versions anew
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --all-extras pyproject.toml -o requirements.lock

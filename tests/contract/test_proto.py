@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDER = Path("plugin/v1beta1")
-PROTOS = sorted(path.name for path in (ROOT / FOLDER).glob("*.proto"))
+PROTOS = sorted(path.relative_to(ROOT) for path in ROOT.glob("plugin/*/*.proto"))
 
 
 @pytest.fixture(scope="module")
@@ -22,22 +21,23 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
             *(f"--plugin=protoc-gen-mypy={tools}/protoc-gen-mypy", f"--mypy_out={out}"),
             f"--plugin=protoc-gen-mypy_grpc={tools}/protoc-gen-mypy_grpc",
             f"--mypy_grpc_out=only_async:{out}",
-            *(str(FOLDER / name) for name in PROTOS),
+            *map(str, PROTOS),
         ],
         cwd=ROOT,
         check=True,
         capture_output=True,
     )
-    return out / FOLDER
+    return out
 
 
 def test_generated_code_is_up_to_date(generated: Path) -> None:
-    made = {path.name: path.read_text() for path in generated.iterdir()}
+    made = {path.relative_to(generated): path.read_text() for path in generated.glob("plugin/*/*")}
     assert len(made) == 4 * len(PROTOS) > 0
-    committed = {name: (ROOT / FOLDER / name).read_text() for name in made}
+    committed = {path: (ROOT / path).read_text() for path in made}
     assert committed == made, "run `make proto`"
 
 
 def test_generated_code_of_no_lost_proto_is_left() -> None:
-    stems = {path.name.split("_pb2")[0] for path in (ROOT / FOLDER).glob("*_pb2*")}
-    assert stems == {name.removesuffix(".proto") for name in PROTOS}
+    found = {path.relative_to(ROOT) for path in ROOT.glob("plugin/*/*_pb2*")}
+    stems = {path.with_name(path.name.split("_pb2")[0] + ".proto") for path in found}
+    assert stems == set(PROTOS)
