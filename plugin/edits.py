@@ -1,8 +1,9 @@
 """What a container is given along with its slots or cards: variables, mounts, device files."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 from plugin.config import Config
 from plugin.gpu import Gpu
@@ -37,8 +38,8 @@ class Handing:
     """How cards are handed out on this node: the settings, and the device files that are there."""
 
     config: Config
-    files: frozenset[str] = frozenset()
-    """Names in the folder of device files."""
+    files: Container[str] = frozenset()
+    """Names of the files in `dev_dir`."""
 
     @property
     def writes_spec(self) -> bool:
@@ -66,9 +67,19 @@ class Handing:
         return str(self.config.dev_dir / name), f"/dev/{name}"
 
 
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The names in a folder at any moment: device files come and go with the driver."""
+
+    path: Path
+
+    def __contains__(self, name: str) -> bool:
+        return (self.path / name).exists()
+
+
 def handing(config: Config) -> Handing:
-    """Return how cards are handed out now; device files come and go with the driver."""
-    return Handing(config, frozenset(path.name for path in config.dev_dir.glob("nvidia*")))
+    """Return how cards are handed out by the settings."""
+    return Handing(config, Folder(config.dev_dir))
 
 
 def lacks(gpu: Gpu, handing: Handing) -> str:
@@ -79,7 +90,7 @@ def lacks(gpu: Gpu, handing: Handing) -> str:
     if gpu.minor is None:
         return f"it has no device file (WSL), so {strategy} cannot hand it out"
     if f"nvidia{gpu.minor}" not in handing.files:
-        return f"{handing.device(gpu)[0]} is not there, which {strategy} would hand out"
+        return f"{handing.device(gpu)[0]} is not there, which {strategy} needs"
     return ""
 
 
