@@ -5,6 +5,7 @@ import contextlib
 import functools
 import itertools
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from milligpu.kubelet import AdmissionError, Context, Grant
 from milligpu.processes import free_port
 from plugin.__main__ import run
 from plugin.config import Config
-from plugin.gpu import MIB, Gpu, InventoryError, Probe
+from plugin.gpu import MIB, Event, Gpu, InventoryError, Probe
 from plugin.v1beta1 import deviceplugin_pb2 as api
 from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
 from vgpu import names
@@ -173,11 +174,28 @@ class Cards:
 
     def __init__(self, *gpus: Gpu) -> None:
         self.answer: Probe | InventoryError = Probe(gpus)
+        self.ill: dict[str, str] = {}
+        """What the driver says of cards' health, by uuid."""
+        self.events: list[Event] = []
+        """Those that are to happen next."""
 
     def probe(self) -> Probe:
         if isinstance(self.answer, InventoryError):
             raise self.answer
         return self.answer
+
+    def faults(self) -> dict[str, str]:
+        return self.ill
+
+    def wait(self, seconds: float) -> tuple[Event, ...]:
+        until = time.monotonic() + seconds
+        while not self.events and time.monotonic() < until:
+            time.sleep(0.01)
+        events, self.events = tuple(self.events), []
+        return events
+
+    def close(self) -> None:
+        pass
 
 
 @dataclass(frozen=True)
@@ -227,9 +245,11 @@ class Plugin:
 
 
 @contextlib.asynccontextmanager
-async def plugin(folder: Path, cards: Cards) -> AsyncIterator[Plugin]:
+async def plugin(folder: Path, cards: Cards, **settings: Any) -> AsyncIterator[Plugin]:
     """Run a plugin; it may not have registered yet."""
-    config = Config(device_plugin_dir=folder, probe_seconds=0.1, host=LOOPBACK, port=free_port())
+    quick = {"settle_seconds": 0, "probe_seconds": 0.1, "poll_seconds": 0.1}
+    place = {"device_plugin_dir": folder, "host": LOOPBACK, "port": free_port()}
+    config = Config(**{**quick, **place, **settings})
     running = Plugin(asyncio.create_task(run(config, cards)), config.port)
     try:
         while not running.task.done():  # a failure to start is raised when it is stopped
