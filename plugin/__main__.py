@@ -8,36 +8,44 @@ import sys
 
 import structlog
 
-from plugin import log, session
+from plugin import checkpoint, log, session, watch
 from plugin.config import Config, UnusableError
 from plugin.http import Http
 from plugin.inventory import Inventory, open_inventory
 from plugin.metrics import Metrics
-from plugin.node import Node, in_thread
-from plugin.servicer import DevicePlugin
+from plugin.node import Node
+from plugin.series import Series
+from plugin.servicer import Shares, Wholes
 from plugin.session import Place
 from vgpu import names, settings
 
-ENDPOINT = "milligpu-vgpu.sock"
+ENDPOINTS = {names.COUNT: "milligpu-vgpu.sock", names.WHOLE: "milligpu-pgpu.sock"}
 
 
 async def run(config: Config, inventory: Inventory) -> None:
     """Serve the inventory's cards until cancelled."""
-    metrics = Metrics()
-    node = Node(metrics)
-    servicer = DevicePlugin(node, metrics, config.memory_margin_mib)
-    async with Http(node, servicer, metrics).listening(config.host, config.port) as port:
+    metrics, node = Metrics(), Node(config)
+    metrics.registry.register(Series(node, config.node_name))
+    resources = Shares(node, metrics, config.placement), Wholes(node, metrics)
+    async with (
+        Http(node, resources, metrics).listening(config.host, config.port) as port,
+        asyncio.TaskGroup() as looking,
+    ):
         structlog.get_logger().debug("listening", port=port)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(node.watch(inventory, config.probe_seconds))
+        looking.create_task(watch.cards(node, inventory, config, metrics))
+        async with session.alone(config.device_plugin_dir), asyncio.TaskGroup() as tasks:
+            # Not before we are alone: another plugin may have given something out until then.
+            node.start(checkpoint.read(config.device_plugin_dir))
+            tasks.create_task(watch.holdings(node, config))
             await node.has_cards()
-            place = Place(config.device_plugin_dir, names.COUNT, ENDPOINT)
-            tasks.create_task(session.run(place, servicer, metrics))
+            for each in resources:
+                place = Place(config.device_plugin_dir, each.resource, ENDPOINTS[each.resource])
+                tasks.create_task(session.run(place, each, metrics))
 
 
 async def _start(config: Config) -> None:
     session.check(config.device_plugin_dir)
-    await run(config, await in_thread(lambda: open_inventory(config)))
+    await run(config, await watch.in_thread(lambda: open_inventory(config)))
 
 
 async def _until_signal(config: Config) -> str:
@@ -48,7 +56,10 @@ async def _until_signal(config: Config) -> str:
     try:
         await task
     except* UnusableError as faults:  # one for each of what runs at the same time
-        why = str(faults.exceptions[0])
+        fault: BaseException = faults
+        while isinstance(fault, BaseExceptionGroup):
+            fault = fault.exceptions[0]
+        why = str(fault)
     return why
 
 

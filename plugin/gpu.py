@@ -1,5 +1,6 @@
 """Cards as values: what is known of one, and of all that a look found."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from plugin.config import UnusableError
@@ -62,3 +63,8 @@ def unfit(gpu: Gpu) -> str:
     except ValueError as fault:
         return f"its id makes no slot ids ({fault})"
     return ""
+
+
+def named(gpu: Gpu, names: Collection[str]) -> bool:
+    """Whether a list of UUIDs, indices and models names a card."""
+    return not {gpu.uuid, str(gpu.index), gpu.model}.isdisjoint(names)

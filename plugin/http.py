@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
@@ -28,7 +28,7 @@ class Http:
     """Answers GET with what the node and the servicer say of themselves."""
 
     node: Node
-    servicer: DevicePlugin
+    resources: Collection[DevicePlugin[Any]]
     metrics: Metrics
 
     @asynccontextmanager
@@ -65,17 +65,26 @@ class Http:
                 return self._state(well=True)
             case b"GET", b"/readyz":
                 # All that it can do: nothing without cards, else with a kubelet that listens.
-                listened = self.node.state == "serving" and self.servicer.watchers > 0
+                listened = self.node.state == "serving" and self._listens()
                 return self._state(well=listened or self.node.state == "idle")
         return HTTPStatus.NOT_FOUND, "text/plain", b"/metrics, /healthz or /readyz\n"
+
+    def _listens(self) -> bool:
+        return all(each.watchers > 0 for each in self.resources)
 
     def _state(self, *, well: bool) -> _Page:
         state = {
             "state": self.node.state,
             "notes": self.node.notes,
-            "kubelet_listens": self.servicer.watchers > 0,
+            "kubelet_listens": self._listens(),
             "gpus": [
-                {"uuid": card.gpu.uuid, "model": card.gpu.model, "fault": card.fault or None}
+                {
+                    "uuid": card.gpu.uuid,
+                    "model": card.gpu.model,
+                    "fault": card.fault or None,
+                    "withdrawn": card.withdrawn or None,
+                    "held": len(self.node.ledger.held.get(card.gpu.uuid, ())),
+                }
                 for card in self.node.offer.cards
             ],
         }

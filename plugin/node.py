@@ -1,63 +1,101 @@
-"""The node as it was last seen: what it offers, and what there is to say about it."""
+"""The node as it is known now: what it offers, and what there is to say about it."""
 
 import asyncio
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future
-from typing import TypeVar
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Literal
 
 import structlog
 
-from plugin.gpu import InventoryError, Probe, unfit
-from plugin.inventory import Inventory
-from plugin.metrics import Metrics, State
+from plugin import cdi, edits, health, holes
+from plugin.checkpoint import Checkpoint
+from plugin.config import Config
+from plugin.edits import Handing
+from plugin.gpu import Event, Gpu, InventoryError, Probe, named, unfit
+from plugin.health import Health
+from plugin.holes import Refusals
+from plugin.ledger import Ledger
 from plugin.offer import Card, Offer, update
+from plugin.pods import Pods
 from vgpu import names
 
-T = TypeVar("T")
 log = structlog.get_logger()
+
+State = Literal["starting", "idle", "broken", "serving"]
+"""Idle: there is no card to share. Broken: there should be, but none can be used."""
+_UUID: Final = re.compile(r"[A-Z]+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Node:
-    """Holds the newest offer; readers are woken when it changes."""
+    """Takes in what the driver and the kubelet say, and holds the newest offer that follows.
 
-    def __init__(self, metrics: Metrics) -> None:
+    Readers are woken when it changes. `now` is any steady clock, in seconds.
+    """
+
+    def __init__(self, config: Config, now: Callable[[], float] = time.monotonic) -> None:
         self.state: State = "starting"
         self.notes: tuple[str, ...] = ("the cards have not been read yet",)
         """Half sentences about what is wrong or left out."""
+        self.handing = Handing(config)
+        """How cards are handed out now."""
         self.offer = Offer()
-        self._metrics = metrics
+        self.ledger = Ledger()
+        self.beat = 0
+        """Counts the times that the lists are to be sent although they may not have changed."""
+        self._config = config
+        self._now = now
+        self._settles = now() + config.settle_seconds
+        self._found: Probe | InventoryError | None = None
+        self._health = Health(config.ignored_xids)
+        self._refusals = Refusals()
+        self._former: frozenset[str] = frozenset()
+        self._described: tuple[dict[str, Gpu], Handing] | None = None
+        self._claims: dict[str, str] = {}
         self._pulse = asyncio.Event()
 
-    def see(self, found: Probe | InventoryError) -> None:
-        """Take in the outcome of one look at the cards."""
-        probe = Probe(notes=(str(found),)) if isinstance(found, InventoryError) else found
-        absence = "; ".join(probe.notes) or "the driver no longer lists it"
-        cards = update(self.offer.cards, probe.gpus, absence)
-        if cards != self.offer.cards:
-            before, self.offer = self.offer.healthy, Offer(cards)
-            self._metrics.offered(self.offer)
-            if self.offer.healthy != before:
-                self._tell_offer()
-                self.wake()
-        left_out = ((gpu, unfit(gpu)) for gpu in probe.gpus)
-        notes = (*probe.notes, *(f"{gpu.uuid} is left out: {why}" for gpu, why in left_out if why))
-        self._tell_state(_state(cards, isinstance(found, InventoryError)), notes)
+    def start(self, checkpoint: Checkpoint | None) -> None:
+        """Take in what the kubelet has written down, before anything is offered."""
+        self.ledger.start(checkpoint)
+        if checkpoint:
+            former = checkpoint.registered.get(names.COUNT, ())
+            self._former = frozenset(map(_card_of, former))
+            self._claim(checkpoint.registered)
+        self._update()
 
-    def _tell_offer(self) -> None:
-        healthy, cards = sum(self.offer.healthy.values()), self.offer.cards
-        well = sum(not card.fault for card in cards)
-        gpus = "GPU" if well == 1 else "GPUs"
-        log.info("advertising %d x %s for %d %s", healthy, names.COUNT, well, gpus)
-        for card in cards:
-            if card.fault:
-                log.warning("unhealthy", gpu=card.gpu.uuid, model=card.gpu.model, fault=card.fault)
+    def see(self, found: Probe | InventoryError, handing: Handing | None = None) -> None:
+        """Take in the outcome of one look at the cards, and at the files they are handed out by."""
+        self._found = found
+        self.handing = handing or self.handing
+        self._update()
 
-    def _tell_state(self, state: State, notes: tuple[str, ...]) -> None:
-        if (state, notes) != (self.state, self.notes):
-            self.state, self.notes = state, notes
-            (log.error if state == "broken" else log.info)(state, notes=notes)
-            self._metrics.state.state(state)
+    def ill(self, faults: Mapping[str, str]) -> None:
+        """Take in what the driver says of the cards' health, by uuid."""
+        self._health = health.polled(self._health, faults, self._now())
+        self._update()
+
+    def struck(self, event: Event) -> health.Kind:
+        """Take in an error event of the driver, and return what kind it is."""
+        self._health = health.struck(self._health, event, self._now())
+        self._update()
+        return health.kind(event.xid, self._config.ignored_xids)
+
+    def polled(self, pods: Pods | None, checkpoint: Checkpoint | None) -> None:
+        """Take in who has what, as far as the kubelet could tell."""
+        if pods:
+            self._claim(pods.foreign)
+        self.beat += self.ledger.polled(pods, checkpoint, self._now())
+        self._update()
+
+    def allocated(self, ids: Iterable[str]) -> None:
+        """Take in what a container gets; what follows is worked out after it has its answer."""
+        self.ledger.allocated(ids, self._now())
+        asyncio.get_running_loop().call_soon(self._update)
+
+    def refused(self, size: int) -> None:
+        """Take in that so many slots were refused because they lie on several cards."""
+        self._refusals = holes.remember(self._refusals, size, self._now())
+        self._update()
 
     def wake(self) -> None:
         """Wake all who wait for a pulse."""
@@ -73,32 +111,97 @@ class Node:
         while not self.offer.cards:
             await self.pulse()
 
-    async def watch(self, inventory: Inventory, seconds: float) -> None:
-        """Look at the cards for ever, with a pause of so many seconds."""
-        while True:
-            try:
-                self.see(await in_thread(inventory.probe))
-            except InventoryError as error:
-                self.see(error)
-            await asyncio.sleep(seconds)
+    def _claim(self, foreign: Mapping[str, Iterable[str]]) -> None:
+        """Note which cards other plugins list; what they have listed once stays theirs."""
+        for resource in sorted(set(foreign).difference(names.GRANT_KEYS)):
+            for device in foreign[resource]:
+                self._claims.setdefault(_card_of(device), resource)
+
+    def _update(self) -> None:
+        """Work out the offer anew, and tell whom it concerns."""
+        if (found := self._found) is None:
+            return  # not even the cards that somebody holds part of are known well enough
+        probe = Probe(notes=(str(found),)) if isinstance(found, InventoryError) else found
+        absence = "; ".join(probe.notes) or "the driver no longer lists it"
+        cards = update(self._known(), probe.gpus, absence, self._fault, self._withdrawn)
+        offer = self._offer(cards)
+        before, self.offer = self.offer, offer
+        if cards != before.cards:
+            _tell(before.cards, offer)
+        if self._described != (described := (offer.gpus, self.handing)):
+            cdi.write(offer.gpus.values(), self.handing)
+            self._described = described
+        if (offer.vgpu, offer.pgpu) != (before.vgpu, before.pgpu):
+            self.wake()
+        left_out = (
+            f"{gpu.uuid} is left out: {why}"
+            for gpu in probe.gpus
+            if (why := self._unfit(gpu) or self._withdrawn(gpu)) and gpu.uuid not in offer.gpus
+        )
+        settling = bool(probe.gpus) and not cards and self._now() < self._settles
+        state = "starting" if settling else _state(cards, isinstance(found, InventoryError))
+        self._tell_state(state, (*probe.notes, *left_out))
+
+    def _offer(self, cards: tuple[Card, ...]) -> Offer:
+        """Return what is shown of the cards, which depends on who has what and what was refused."""
+        held, wholes = self.ledger.held, self.ledger.known
+        offer = Offer(cards, held, wholes=wholes)
+        asked = holes.sizes(self._refusals, self._now())
+        match self._config.advertise:
+            case "largest-hole":
+                return Offer(cards, held, wholes=wholes, hole_only=True)
+            case "after-refusal" if holes.limited(offer.free.values(), asked):
+                return Offer(cards, held, wholes=wholes, hole_only=True)
+        return offer
+
+    def _known(self) -> tuple[Card, ...]:
+        """Return the cards of which the kubelet must go on to hear."""
+        held = (uuid for uuid in self.ledger.held if uuid not in self.offer.gpus)
+        unseen = (Card(Gpu(uuid, -1, None, "unknown", 0)) for uuid in held)
+        return (*self.offer.cards, *unseen)
+
+    def _unfit(self, gpu: Gpu) -> str:
+        config = self._config
+        if (config.cards and not named(gpu, config.cards)) or named(gpu, config.cards_except):
+            return "the settings say so"
+        return unfit(gpu) or edits.lacks(gpu, self.handing)
+
+    def _fault(self, gpu: Gpu) -> str:
+        return self._unfit(gpu) or health.fault(self._health, gpu.uuid, self._now())
+
+    def _withdrawn(self, gpu: Gpu) -> str:
+        if not self._config.beside_others and gpu.uuid in self._claims:
+            return f"another plugin lists it as {self._claims[gpu.uuid]}"
+        ours = gpu.uuid in self._former or gpu.uuid in self.ledger.held
+        if not ours and self._now() < self._settles:
+            return "it is new to the node, and another plugin may want to list it"
+        return ""
+
+    def _tell_state(self, state: State, notes: tuple[str, ...]) -> None:
+        if (state, notes) != (self.state, self.notes):
+            self.state, self.notes = state, notes
+            (log.error if state == "broken" else log.info)(state, notes=notes)
+
+
+def _card_of(device: str) -> str:
+    """Return the card of a device id, ours or another plugin's: `GPU-<uuid>` and any suffix."""
+    known = _UUID.match(device)
+    return known[0] if known else device.partition("::")[0]
+
+
+def _tell(before: tuple[Card, ...], offer: Offer) -> None:
+    well = sum(not card.fault for card in offer.cards)
+    gpus = "GPU" if well == 1 else "GPUs"
+    log.info("advertising %d x %s for %d %s", sum(offer.vgpu.values()), names.COUNT, well, gpus)
+    for card in set(offer.cards).difference(before):
+        about = {"gpu": card.gpu.uuid, "model": card.gpu.model}
+        if card.fault:
+            log.warning("unhealthy", **about, fault=card.fault)
+        elif card.withdrawn:
+            log.warning("withdrawn", **about, why=card.withdrawn)
 
 
 def _state(cards: tuple[Card, ...], failed: bool) -> State:
     if failed or (cards and all(card.fault for card in cards)):
         return "broken"
     return "serving" if cards else "idle"
-
-
-async def in_thread(call: Callable[[], T]) -> T:
-    """Run a blocking call in a daemon thread: a driver that hangs must not keep us from ending."""
-    future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # so that it can be settled when nobody waits any more
-
-    def work() -> None:
-        try:
-            future.set_result(call())
-        except Exception as error:  # noqa: BLE001 - it is raised again where it is awaited
-            future.set_exception(error)
-
-    threading.Thread(target=work, daemon=True).start()
-    return await asyncio.wrap_future(future)

@@ -1,44 +1,100 @@
-"""What the node offers: its cards, whether each is well, and the slots that follow from that."""
+"""What the node offers: its cards, whether each is well, and the devices that follow from that."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from plugin.gpu import Gpu, unfit
+from plugin.gpu import Gpu
 from vgpu import slots
+from vgpu.slots import Slot, Whole
+
+Held = Mapping[str, Collection[str]]
+"""By card, the ids of the devices that containers hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card that could be shared at least once since the start."""
+    """A card that could be shared once since the start, or of which somebody has a part."""
 
     gpu: Gpu
     fault: str = ""
-    """Why all its slots are unhealthy, as half a sentence; empty if they are not."""
+    """Why all its devices are unhealthy, as half a sentence; empty if they are not."""
+    withdrawn: str = ""
+    """Why nobody else gets any of it, as half a sentence; empty if they do."""
 
 
-def update(known: Iterable[Card], seen: Iterable[Gpu], absence: str) -> tuple[Card, ...]:
-    """Return the known cards and the fit ones that are seen now.
+def update(
+    known: Iterable[Card],
+    seen: Iterable[Gpu],
+    absence: str,
+    fault: Callable[[Gpu], str],
+    withdrawn: Callable[[Gpu], str],
+) -> tuple[Card, ...]:
+    """Return the known cards and those seen now that nothing speaks against.
 
     A known one that is absent or no longer fit stays, with that as its fault: pods may hold its
     slots, and ids that the kubelet's list lacks for a while would be given out twice later.
     """
     cards = {card.gpu.uuid: replace(card, fault=absence) for card in known}
     for gpu in seen:
-        fault = unfit(gpu)
-        if gpu.uuid in cards or not fault:
-            cards[gpu.uuid] = Card(gpu, fault)
+        card = Card(gpu, fault(gpu), withdrawn(gpu))
+        if gpu.uuid in cards or not (card.fault or card.withdrawn):
+            cards[gpu.uuid] = card
     return tuple(sorted(cards.values(), key=lambda card: (card.gpu.index, card.gpu.uuid)))
 
 
 class Offer:
-    """The cards at one moment, with all that calls look up, made once and not for each call."""
+    """The devices of the cards at one moment, with all that calls look up, made once for them."""
 
-    def __init__(self, cards: tuple[Card, ...] = ()) -> None:
+    def __init__(
+        self,
+        cards: tuple[Card, ...] = (),
+        held: Held | None = None,
+        *,
+        hole_only: bool = False,
+        wholes: bool = True,
+    ) -> None:
+        """Take the cards and who holds what of them.
+
+        `hole_only`: of the free slots, show those of the card that has most. `wholes`: show free
+        cards as whole ones.
+        """
+        held = held or {}
         self.cards = cards
+        self.hole_only = hole_only
         self.gpus = {card.gpu.uuid: card.gpu for card in cards}
         """By uuid."""
-        self.slots = {str(slot): slot for uuid in self.gpus for slot in slots.of_card(uuid)}
+        self.free = {card.gpu.uuid: _free(card, held) for card in cards}
+        """Slots that could be given out, by card."""
+        hole = max(self.free, key=lambda uuid: self.free[uuid], default="")
+        self.slots: dict[str, Slot] = {}
         """By device id."""
-        well = {card.gpu.uuid for card in cards if not card.fault}
-        self.healthy = {name: slot.card in well for name, slot in self.slots.items()}
-        """By device id, in order: whether the kubelet may hand it out."""
+        self.vgpu: dict[str, bool] = {}
+        """By device id, in order: whether the kubelet may hand it out or has done so."""
+        self.wholes: dict[str, Whole] = {}
+        self.pgpu: dict[str, bool] = {}
+        """The same for whole cards."""
+        for card in cards:
+            uuid, mine = card.gpu.uuid, held.get(card.gpu.uuid, ())
+            shown = self.free[uuid] > 0 and (not hole_only or uuid == hole)
+            ids = devices(uuid)
+            self.slots |= ids
+            # What somebody holds stays healthy, or the scheduler would count it as gone and used.
+            self.vgpu |= {name: not card.fault and (shown or name in mine) for name in ids}
+            name = str(Whole(uuid))
+            self.wholes[name] = Whole(uuid)
+            unused = wholes and self.free[uuid] == slots.PER_CARD
+            self.pgpu[name] = not card.fault and (unused or name in mine)
+
+
+def _free(card: Card, held: Held) -> int:
+    mine = held.get(card.gpu.uuid, ())
+    if card.fault or card.withdrawn or str(Whole(card.gpu.uuid)) in mine:
+        return 0
+    return slots.PER_CARD - len(mine)
+
+
+@lru_cache(maxsize=256)
+def devices(card: str) -> dict[str, Slot]:
+    """Return the slots of a card by their ids; not to be changed."""
+    return {str(slot): slot for slot in slots.of_card(card)}

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import grpc
@@ -18,7 +18,7 @@ import structlog
 
 from plugin.config import UnusableError
 from plugin.metrics import Metrics
-from plugin.servicer import DevicePlugin, device_list
+from plugin.servicer import DevicePlugin
 from plugin.v1beta1 import deviceplugin_pb2 as api
 from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
 
@@ -80,7 +80,32 @@ def check(folder: Path) -> None:
         ) from error
 
 
-async def run(place: Place, servicer: DevicePlugin, metrics: Metrics) -> None:
+@asynccontextmanager
+async def alone(folder: Path) -> AsyncIterator[None]:
+    """Hold the folder: of two plugins (a roll-out, a mistake) the second waits for the first.
+
+    They would take the socket from each other for ever. The lock leaves no file and ends with us.
+    """
+    try:
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise FolderError(f"cannot open {folder}: {error.strerror}") from error
+    try:
+        await _found(lambda: _locked(opened), "waiting for another plugin to end", folder)
+        yield
+    finally:
+        os.close(opened)
+
+
+def _locked(folder: int) -> bool | None:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return None
+    return True
+
+
+async def run(place: Place, servicer: DevicePlugin[Any], metrics: Metrics) -> None:
     """Keep the kubelet in the picture for ever; the first of a row of failures is logged."""
     pause, failing = BACK_OFF[0], False
     while True:
@@ -90,14 +115,16 @@ async def run(place: Place, servicer: DevicePlugin, metrics: Metrics) -> None:
             )
             async with _serving(place, servicer) as ours:
                 await _register(place)
-                metrics.registrations.labels("accepted").inc()
+                metrics.registrations.labels(place.resource, "accepted").inc()
                 log.info("registered", resource=place.resource, socket=str(place.socket))
                 pause, failing = BACK_OFF[0], False
-                log.warning("forgotten", why=await _forgotten(place, servicer, ours, kubelet))
+                why = await _forgotten(place, servicer, ours, kubelet)
+                log.warning("forgotten", resource=place.resource, why=why)
         except (grpc.aio.AioRpcError, FolderError) as error:
             grpc_error = error if isinstance(error, grpc.aio.AioRpcError) else None
             refused = grpc_error is not None and grpc_error.code() not in _AWAY
-            metrics.registrations.labels("refused" if refused else "unreachable").inc()
+            outcome = "refused" if refused else "unreachable"
+            metrics.registrations.labels(place.resource, outcome).inc()
             why = str(grpc_error.details() if grpc_error else error)
             (log.debug if failing else log.warning)("not registered", why=why)
             failing = True
@@ -117,23 +144,22 @@ async def _found(look: Callable[[], T | None], waiting: str, path: Path) -> T:
 
 
 @asynccontextmanager
-async def _serving(place: Place, servicer: DevicePlugin) -> AsyncIterator[Identity | None]:
+async def _serving(place: Place, servicer: DevicePlugin[Any]) -> AsyncIterator[Identity | None]:
     """Serve on a fresh socket, and afterwards remove it if it is still ours."""
-    async with _alone(place):
-        check(place.folder)
-        device_list(servicer.offer)  # raises if it would never arrive
-        server = grpc.aio.server()
-        rpc.add_DevicePluginServicer_to_server(servicer, server)
-        ours = _bind(server, place)
-        try:
-            servicer.set_open(True)
-            await server.start()
-            yield ours
-        finally:
-            servicer.set_open(False)
-            await server.stop(GRACE)
-            if _identity(place.socket) == ours:
-                place.socket.unlink(missing_ok=True)
+    check(place.folder)
+    servicer.full_list()  # raises if it would never arrive
+    server = grpc.aio.server()
+    rpc.add_DevicePluginServicer_to_server(servicer, server)
+    ours = _bind(server, place)
+    try:
+        servicer.set_open(True)
+        await server.start()
+        yield ours
+    finally:
+        servicer.set_open(False)
+        await server.stop(GRACE)
+        if _identity(place.socket) == ours:
+            place.socket.unlink(missing_ok=True)
 
 
 def _bind(server: grpc.aio.Server, place: Place) -> Identity | None:
@@ -150,31 +176,6 @@ def _bind(server: grpc.aio.Server, place: Place) -> Identity | None:
     return ours
 
 
-@asynccontextmanager
-async def _alone(place: Place) -> AsyncIterator[None]:
-    """Hold the folder: of two plugins (a roll-out, a mistake) the second waits for the first.
-
-    They would take the socket from each other for ever. The lock leaves no file and ends with us.
-    """
-    try:
-        folder = os.open(place.folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise FolderError(f"cannot open {place.folder}: {error.strerror}") from error
-    try:
-        await _found(lambda: _locked(folder), "waiting for another plugin to end", place.folder)
-        yield
-    finally:
-        os.close(folder)
-
-
-def _locked(folder: int) -> bool | None:
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return None
-    return True
-
-
 async def _register(place: Place) -> None:
     async with grpc.aio.insecure_channel(_address(place.kubelet), options=_CHANNEL) as channel:
         request = api.RegisterRequest(
@@ -184,7 +185,7 @@ async def _register(place: Place) -> None:
 
 
 async def _forgotten(
-    place: Place, servicer: DevicePlugin, ours: Identity | None, kubelet: Identity
+    place: Place, servicer: DevicePlugin[Any], ours: Identity | None, kubelet: Identity
 ) -> str:
     """Wait until the kubelet does not know us any more, and return how that shows."""
     heard = time.monotonic()

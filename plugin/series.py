@@ -1,0 +1,99 @@
+"""What the node offers and who has it, as metrics made at each scrape: what has ended has none."""
+
+import socket
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from plugin.gpu import MIB
+from plugin.node import Node
+from plugin.offer import Card, Offer, devices
+from vgpu import slots
+from vgpu.slots import Whole
+
+_CARD: Final = ("node", "gpu", "model")
+_CONTAINER: Final = ("node", "namespace", "pod", "container", "gpu", "model")
+
+
+class Series(Collector):
+    """Reads a node. Labels are the node, its cards, and the containers that hold some of them."""
+
+    def __init__(self, node: Node, name: str) -> None:
+        """Take the node, and its name, or an empty one for the host's."""
+        self._node = node
+        self._name = name or socket.gethostname()
+
+    def collect(self) -> Iterable[Metric]:
+        """Return all series."""
+        offer = self._node.offer
+        states = GaugeMetricFamily(
+            "milligpu_plugin_slots",
+            "Slots of a card. Held by a container; free; unhealthy; withheld: free, but not shown"
+            " because the card is held whole, is another plugin's, or not the largest hole.",
+            labels=(*_CARD, "state"),
+        )
+        memory = GaugeMetricFamily(
+            "milligpu_plugin_gpu_memory_bytes",
+            "Memory of a card that processes can have, all shares together.",
+            labels=_CARD,
+        )
+        healthy = GaugeMetricFamily(
+            "milligpu_plugin_gpu_healthy", "1 for a card without a fault.", labels=_CARD
+        )
+        for card in offer.cards:
+            of_card = (self._name, card.gpu.uuid, card.gpu.model)
+            mine = self._node.ledger.held.get(card.gpu.uuid, ())
+            for state, number in _states(card, offer, mine):
+                states.add_metric((*of_card, state), number)
+            memory.add_metric(of_card, card.gpu.usable_mib * MIB)
+            healthy.add_metric(of_card, not card.fault)
+        hole = GaugeMetricFamily(
+            "milligpu_plugin_largest_hole_only",
+            "1 while only the free slots of one card are shown to the scheduler.",
+            offer.hole_only,
+        )
+        return (states, memory, healthy, hole, *self._containers())
+
+    def _containers(self) -> Iterator[Metric]:
+        held = GaugeMetricFamily(
+            "milligpu_plugin_container_slots",
+            "Slots of a card that a container holds; a whole card counts as all of them.",
+            labels=_CONTAINER,
+        )
+        memory = GaugeMetricFamily(
+            "milligpu_plugin_container_memory_bytes",
+            "Memory of a card that a container's share stands for.",
+            labels=_CONTAINER,
+        )
+        for each in self._node.ledger.holdings:
+            for uuid, number in _by_card(each.ids).items():
+                if gpu := self._node.offer.gpus.get(uuid):
+                    labels = (self._name, each.namespace, each.pod, each.container, uuid, gpu.model)
+                    held.add_metric(labels, number)
+                    memory.add_metric(labels, int(gpu.usable_mib * slots.share(number)) * MIB)
+        yield held
+        yield memory
+
+
+def _states(card: Card, offer: Offer, mine: Collection[str]) -> Iterator[tuple[str, int]]:
+    """Yield how many slots of a card are in each state; together they are all."""
+    ids = devices(card.gpu.uuid)
+    whole = str(Whole(card.gpu.uuid)) in mine
+    held = len(ids) if whole else len(mine)
+    free = sum(offer.vgpu[name] for name in ids if name not in mine)
+    rest = len(ids) - held - free
+    yield "held", held
+    yield "free", free
+    yield "unhealthy", rest if card.fault else 0
+    yield "withheld", 0 if card.fault else rest
+
+
+def _by_card(ids: Iterable[str]) -> Counter[str]:
+    """Return how many slots of each card some device ids are."""
+    counted = Counter[str]()
+    for device in map(slots.parse, ids):
+        counted[device.card] += slots.PER_CARD if isinstance(device, Whole) else 1
+    return counted

@@ -1,0 +1,91 @@
+"""The loops that look: at the driver, and at what the kubelet says of its pods."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Final, TypeVar
+
+import grpc
+import structlog
+
+from plugin import checkpoint, edits, pods
+from plugin.config import Config
+from plugin.gpu import InventoryError
+from plugin.inventory import Inventory
+from plugin.metrics import Metrics
+from plugin.node import Node
+
+HANGS_SECONDS: Final = 60.0
+"""How long a call of the driver may take before its cards count as out of order."""
+AFTER_EVENT_SECONDS: Final = 1.0
+"""How soon the cards are looked at after an error event, which bounds a storm of them."""
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+
+async def cards(node: Node, inventory: Inventory, config: Config, metrics: Metrics) -> None:
+    """Look at the cards for ever; in the pauses the driver's error events are heard."""
+    while True:
+        try:
+            node.see(await _answer(node, inventory.probe), edits.handing(config))
+            node.ill(await _answer(node, inventory.faults))
+        except InventoryError as error:
+            node.see(error)
+        await _listen(node, inventory, config.probe_seconds, metrics)
+
+
+async def _listen(node: Node, inventory: Inventory, seconds: float, metrics: Metrics) -> None:
+    clock = asyncio.get_running_loop().time
+    until = clock() + seconds
+    while (rest := until - clock()) > 0:
+        for event in await in_thread(partial(inventory.wait, rest)):
+            kind = node.struck(event)
+            log.warning("XID", gpu=event.uuid, xid=event.xid, kind=kind)
+            metrics.events.labels(event.uuid, event.xid, kind).inc()
+            until = min(until, clock() + AFTER_EVENT_SECONDS)
+        await asyncio.sleep(min(until - clock(), AFTER_EVENT_SECONDS))
+
+
+async def _answer(node: Node, call: Callable[[], T]) -> T:
+    """Return what the driver answers; tell the node when that takes too long, and wait on."""
+    answer = asyncio.ensure_future(in_thread(call))
+    try:
+        done, _ = await asyncio.wait([answer], timeout=HANGS_SECONDS)
+        if not done:
+            node.see(InventoryError(f"the driver has not answered for {HANGS_SECONDS:.0f} s"))
+        return await answer
+    finally:
+        answer.cancel()
+
+
+async def holdings(node: Node, config: Config) -> None:
+    """Look for ever at who has what, by the kubelet's checkpoint and its list of pods."""
+    failing = False
+    while True:
+        try:
+            listed = await pods.look(config.pod_resources)
+            failing = False
+        except grpc.aio.AioRpcError as error:
+            listed = None
+            (log.debug if failing else log.warning)("pods not listed", why=error.details())
+            failing = True
+        node.polled(listed, checkpoint.read(config.device_plugin_dir))
+        await asyncio.sleep(config.poll_seconds)
+
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """Run a blocking call in a daemon thread: a driver that hangs must not keep us from ending."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # so that it can be settled when nobody waits any more
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except Exception as error:  # noqa: BLE001 - it is raised again where it is awaited
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return await asyncio.wrap_future(future)
