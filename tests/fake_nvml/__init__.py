@@ -29,15 +29,18 @@ AFTER_R450 = (
 )
 
 
-def build(folder: Path, without: Iterable[str] = ()) -> Path:
+def build(folder: Path, without: Iterable[str] = (), version: str = "") -> Path:
     """Build the library into a folder, without some symbols (patterns), and return its path.
 
-    Raises RuntimeError with the compiler's message.
+    With a version it is of that driver, and refuses to work with another. Raises RuntimeError with
+    the compiler's message.
     """
     script = folder / "symbols.map"
     script.write_text("{ local: none; " + " ".join(f"{symbol};" for symbol in without) + " };\n")
     library = folder / LIBRARY
-    command = [*COMPILE, f"-Wl,--version-script={script}", "-o", str(library), *SOURCES]
+    defines = [f'-DDRIVER_VERSION="{version}"'] if version else []
+    linking = [f"-Wl,--version-script={script}", "-o", str(library)]
+    command = [*COMPILE, *defines, *linking, *SOURCES]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:

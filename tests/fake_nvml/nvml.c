@@ -111,12 +111,41 @@ static void look(void)
     lose();
 }
 
+static long long nanoseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static number delay_of(const char *function)
+{
+    for (unsigned int i = 0; i < scenario.n_delays; i++)
+        if (fnmatch(scenario.delays[i].function, function, 0) == 0)
+            return scenario.delays[i].milliseconds;
+    return 0;
+}
+
+/* The lock is free meanwhile, so that other threads go on, and the scenario can end it. */
+static void dawdle(const char *function)
+{
+    long long start = nanoseconds();
+    while (nanoseconds() - start < (long long)delay_of(function) * 1000000) {
+        pthread_mutex_unlock(&lock);
+        usleep(2000);
+        pthread_mutex_lock(&lock);
+        look();
+    }
+}
+
 static bool enter(const char *function)
 {
     pthread_mutex_lock(&lock);
     if (function)
         note(function);
     look();
+    if (function)
+        dawdle(function);
     return true;
 }
 
@@ -232,6 +261,9 @@ static nvmlReturn_t put(const char *text, char *buffer, unsigned int length)
 static nvmlReturn_t initialize(const char *function, unsigned int flags)
 {
     TRY(injected(function, ""));
+#ifdef DRIVER_VERSION /* of which driver this library is; the scenario says which one is loaded */
+    REQUIRE(strcmp(scenario.version, DRIVER_VERSION) == 0, LIB_RM_VERSION_MISMATCH);
+#endif
     if (scenario.init_given)
         TRY(scenario.init);
     else
@@ -709,6 +741,39 @@ API nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *co
     return NVML_SUCCESS;
 }
 
+/* Values by number. One that the card or the driver does not know fails alone. */
+
+static nvmlReturn_t field(const struct card *card, unsigned int id, unsigned int *value)
+{
+    bool remaps = card->major >= 8 && card->mig != ENABLED;
+    switch (id) {
+    case NVML_FI_DEV_RETIRED_PENDING: *value = card->retired_pending; return NVML_SUCCESS;
+    case NVML_FI_DEV_REMAPPED_COR: *value = card->remapped_correctable; break;
+    case NVML_FI_DEV_REMAPPED_UNC: *value = card->remapped_uncorrectable; break;
+    case NVML_FI_DEV_REMAPPED_PENDING: *value = card->remap_pending; break;
+    case NVML_FI_DEV_REMAPPED_FAILURE: *value = card->remap_failed; break;
+    case NVML_FI_DEV_GET_GPU_RECOVERY_ACTION:
+        *value = card->recovery;
+        return card->recovery == NVML_VALUE_NOT_AVAILABLE_U64 ? NVML_NOT_SUPPORTED : NVML_SUCCESS;
+    default: return NVML_NOT_SUPPORTED;
+    }
+    return remaps ? NVML_SUCCESS : NVML_NOT_SUPPORTED;
+}
+
+API nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values)
+{
+    DEVICE(card, device, WORKING);
+    ARGUMENT(values && count > 0);
+    for (nvmlFieldValue_t *value = values; value < values + count; value++) {
+        value->timestamp = nanoseconds() / 1000;
+        value->latencyUsec = 0;
+        value->valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
+        value->value.ullVal = 0;
+        value->nvmlReturn = field(card, value->fieldId, &value->value.uiVal);
+    }
+    return NVML_SUCCESS;
+}
+
 /* Processes. */
 
 static bool runs_on(const struct process *process, const struct card *card)
@@ -879,13 +944,6 @@ static nvmlReturn_t next_event(struct set *set, nvmlEventData_t *data)
         REQUIRE(card && health(card, IDENTITY) != NVML_GPU_IS_LOST, GPU_IS_LOST);
     }
     return NVML_TIMEOUT;
-}
-
-static long long nanoseconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
 static nvmlReturn_t look_for_event(const char *function, nvmlEventSet_t handle,

@@ -131,6 +131,28 @@ typedef struct { /* nvmlProcessDetailList_v1_t */
     nvmlProcessDetail_v1_t *procArray;
 } nvmlProcessDetailList_t;
 
+/* Field identifiers (Field Value Enums) and nvmlValueType_t. */
+enum {
+    NVML_FI_DEV_RETIRED_PENDING = 31,
+    NVML_FI_DEV_REMAPPED_COR = 142,
+    NVML_FI_DEV_REMAPPED_UNC = 143,
+    NVML_FI_DEV_REMAPPED_PENDING = 144,
+    NVML_FI_DEV_REMAPPED_FAILURE = 145,
+    NVML_FI_DEV_GET_GPU_RECOVERY_ACTION = 230,
+    NVML_VALUE_TYPE_UNSIGNED_INT = 1,
+};
+
+typedef struct { /* nvmlFieldValue_t; the value is a union of numbers, the widest as here */
+    unsigned int fieldId, scopeId;
+    long long timestamp, latencyUsec;
+    unsigned int valueType, nvmlReturn;
+    union {
+        double dVal;
+        unsigned int uiVal;
+        unsigned long long ullVal;
+    } value;
+} nvmlFieldValue_t;
+
 typedef struct { /* nvmlEventData_t; the first version ended after eventData */
     nvmlDevice_t device;
     unsigned long long eventType, eventData;

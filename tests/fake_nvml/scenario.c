@@ -57,6 +57,7 @@ static const struct field card_fields[] = {
     FIELD(card, NUMBER, "remapped_uncorrectable", remapped_uncorrectable),
     FIELD(card, NUMBER, "remap_pending", remap_pending),
     FIELD(card, NUMBER, "remap_failed", remap_failed),
+    FIELD(card, NUMBER, "recovery", recovery),
     FIELD(card, MODE, "mig", mig),
     FIELD(card, MODE, "mig_pending", mig_pending),
     FIELD(card, NUMBER, "mig_max", mig_max),
@@ -212,6 +213,15 @@ static void add_failure(struct scenario *scenario, const struct statement *state
     copy(statement->line, failure->uuid, statement->n_words == 4 ? statement->words[3] : "");
 }
 
+static void add_delay(struct scenario *scenario, const struct statement *statement)
+{
+    struct delay *delay = ADD(statement, scenario->delays, scenario->n_delays, DELAYS);
+    if (statement->n_words != 3)
+        die(statement->line, "wants: delay FUNCTION MILLISECONDS", "");
+    copy(statement->line, delay->function, statement->words[1]);
+    delay->milliseconds = number_of(statement->line, statement->words[2]);
+}
+
 static void add_event(struct scenario *scenario, const struct statement *statement)
 {
     struct event *event = ADD(statement, scenario->events, scenario->n_events, EVENTS);
@@ -232,6 +242,8 @@ static void obey(struct scenario *scenario, const struct statement *statement)
              ADD(statement, scenario->processes, scenario->n_processes, PROCESSES));
     else if (strcmp(verb, "fail") == 0)
         add_failure(scenario, statement);
+    else if (strcmp(verb, "delay") == 0)
+        add_delay(scenario, statement);
     else if (strcmp(verb, "event") == 0)
         add_event(scenario, statement);
     else if (strcmp(verb, "driver") == 0)

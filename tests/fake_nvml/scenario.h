@@ -12,6 +12,7 @@
  *   mig card=GPU-... uuid=MIG-...   a MIG device of a card that has mig=enabled
  *   process card=GPU-... pid=7 used=1048576 kind=compute    or mps, graphics; used=na: unknown
  *   fail nvmlDeviceGet* UNKNOWN [uuid]   functions (a shell pattern) that fail, for all cards or one
+ *   delay nvmlDeviceGet* 500        functions (a shell pattern) that take so many ms, or until this goes
  *   event card=GPU-... xid=79       or type=0x2. Append only: each line new to a process happens once
  *
  * FAKE_NVML_LOG, if set, names a file to which each call adds its function's name.
@@ -23,7 +24,7 @@
 
 #include "nvml_types.h"
 
-enum { CARDS = 64, PROCESSES = 256, FAILURES = 64, EVENTS = 1024, TEXT = 96 };
+enum { CARDS = 64, PROCESSES = 256, FAILURES = 64, DELAYS = 16, EVENTS = 1024, TEXT = 96 };
 
 typedef unsigned long long number;
 
@@ -39,6 +40,7 @@ struct card { /* or a MIG device: then `parent` is set */
     number utilization, memory_utilization;         /* percent */
     number ecc, corrected, uncorrected, retired_sbe, retired_dbe, retired_pending;
     number remapped_correctable, remapped_uncorrectable, remap_pending, remap_failed;
+    number recovery; /* an nvmlDeviceGpuRecoveryAction_t; na: the driver is too old to know */
     number mig, mig_pending, mig_max, gpu_instance, compute_instance;
     number events, state;
     int major, minor_version;
@@ -54,6 +56,11 @@ struct failure {
     number code;
 };
 
+struct delay {
+    char function[TEXT];
+    number milliseconds;
+};
+
 struct event {
     char card[TEXT];
     number type, xid;
@@ -67,8 +74,9 @@ struct scenario {
     struct card cards[CARDS], migs[CARDS];
     struct process processes[PROCESSES];
     struct failure failures[FAILURES];
+    struct delay delays[DELAYS];
     struct event events[EVENTS];
-    unsigned int n_cards, n_migs, n_processes, n_failures, n_events;
+    unsigned int n_cards, n_migs, n_processes, n_failures, n_delays, n_events;
 };
 
 /* Read the scenario if it changed. Returns whether it did. */

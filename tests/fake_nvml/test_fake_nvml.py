@@ -369,6 +369,40 @@ def test_what_a_card_cannot_do_is_not_supported(client: Client, driver: Driver) 
     assert client.do("nvmlDeviceGetMaxMigDeviceCount(h)") == 0
 
 
+FIELDS = """
+def fields(*ids):
+    values = nvmlDeviceGetFieldValues(h, ids)
+    return [v.value.uiVal if v.nvmlReturn == 0 else -v.nvmlReturn for v in values]
+"""
+
+
+def test_values_by_number(client: Client, driver: Driver) -> None:
+    first_card(
+        client,
+        driver,
+        capability="8.0",
+        retired_pending=1,
+        remapped_correctable=4,
+        remapped_uncorrectable=2,
+        remap_failed=1,
+        recovery=2,
+    )
+    client.do(FIELDS)
+    assert client.do("fields(31, 142, 143, 144, 145, 230)") == [1, 4, 2, 0, 1, 2]
+    assert client.do("fields(230, 9999, 31)") == [2, -3, 1]  # what is unknown fails alone
+    assert client.do("[v.valueType for v in nvmlDeviceGetFieldValues(h, [31])]") == [1]
+    assert client.do("pynvml.nvmlLib.nvmlDeviceGetFieldValues(h, 1, None)") == 2
+
+
+def test_values_that_a_card_or_its_driver_does_not_know(client: Client, driver: Driver) -> None:
+    first_card(client, driver, capability="7.5", recovery="na")
+    client.do(FIELDS)
+    assert client.do("fields(144, 145, 230, 31)") == [-3, -3, -3, 0]
+    driver.says(card(A, state="RESET_REQUIRED"))
+    with raises("ResetRequired"):
+        client.do("fields(31)")
+
+
 # Processes.
 
 
@@ -549,6 +583,34 @@ def test_single_functions_fail_for_all_cards_or_one(client: Client, driver: Driv
             client.do(f"nvmlDeviceGetName({handle})")
 
 
+def test_a_call_may_take_its_time_while_others_do_not(client: Client, driver: Driver) -> None:
+    first_card(client, driver)
+    driver.says(card(A), "delay nvmlDeviceGetName 150")
+    start = time.monotonic()
+    client.do("nvmlDeviceGetName(h)")
+    assert time.monotonic() - start >= 0.15
+    driver.says(card(A), "delay nvmlDeviceGetN* 600000")
+    client.do("import concurrent.futures; pool = concurrent.futures.ThreadPoolExecutor()")
+    client.do("hanging = pool.submit(nvmlDeviceGetName, h)")
+    while driver.calls().count("nvmlDeviceGetName") < 2:
+        time.sleep(0.01)
+    assert client.do("nvmlDeviceGetUUID(h)") == A
+    assert not client.do("hanging.done()")
+    driver.says(card(A))
+    assert client.do("hanging.result(10)") == "Tesla T4"
+
+
+def test_a_library_works_with_the_driver_it_came_with(tmp_path: Path) -> None:
+    driver = Driver(build(tmp_path, version="570.1"), tmp_path)
+    driver.says(card(A), statement("driver", version="580.2"))
+    with Client(driver) as client:
+        with raises("LibRmVersionMismatch"):
+            client.do("nvmlInit()")
+        driver.says(card(A), statement("driver", version="570.1"))
+        client.do("nvmlInit()")
+        assert client.do("nvmlSystemGetDriverVersion()") == "570.1"
+
+
 # Events.
 
 
@@ -670,6 +732,7 @@ def test_calls_are_logged(client: Client, driver: Driver) -> None:
         ("card uuid=GPU-1 total=1 used=2", "more memory in use than there is: GPU-1"),
         ('card uuid="GPU-1', "a quote is not closed"),
         ("fail nvmlInit", "wants: fail FUNCTION CODE"),
+        ("delay nvmlInit", "wants: delay FUNCTION MILLISECONDS"),
         ("init NO_SUCH_CODE", "not a number: NO_SUCH_CODE"),
         ("mig card=GPU-1 uuid=MIG-1", "needs uuid=MIG-... and card= of a card"),
     ],
