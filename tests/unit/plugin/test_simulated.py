@@ -1,4 +1,6 @@
 import json
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,15 @@ def test_every_shipped_file_is_good() -> None:
 
 def test_all_fields(file: Path) -> None:
     file.write_text(
-        json.dumps({"gpus": [GOOD | {"memory_reserved_mib": 24, "minor": 7, "mig": True}]})
+        json.dumps(
+            {
+                "gpus": [
+                    GOOD
+                    | {"memory_reserved_mib": 24, "minor": 7, "mig": True}
+                    | {"fault": "it is lost", "xids": [79]}
+                ]
+            }
+        )
     )
     assert SimulatedInventory(str(file)).probe() == Probe(
         (Gpu("SIM-a", 0, 7, "Tesla T4", 16384 * MIB, 24 * MIB, mig=True),)
@@ -92,6 +102,9 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         ({"memory_reserved_mib": -1}, ".memory_reserved_mib: must be a whole number of MiB"),
         ({"minor": 2**31}, ".minor: must be a whole number, not 2147483648"),
         ({"mig": "no"}, ".mig: must be true or false, not 'no'"),
+        ({"fault": True}, ".fault: must be a text, not True"),
+        ({"xids": 79}, ".xids: must be a list of whole numbers, not 79"),
+        ({"xids": [79, "x"]}, ".xids: must be a list of whole numbers, not [79, 'x']"),
         ({"colour": "red"}, ".colour: no such field; there are uuid, model,"),
         ({"memory_reserved_mib": 16300}, ": cannot be shared: it has 84 MiB of usable memory"),
         ({"uuid": "SIM-" + "a" * 60}, ": cannot be shared: its id makes no slot ids"),
@@ -122,6 +135,84 @@ def test_all_faults_in_one_message(file: Path) -> None:
         "gpus",
     ]
     assert lines[-1] == "gpus: 2 entries have the uuid SIM-a"
+
+
+# Cards that fail.
+
+
+class Cards:
+    """A file of two cards, and an inventory that has looked at it."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.say()
+        self.inventory = SimulatedInventory(str(file))
+        self.inventory.probe()
+
+    def say(self, a: dict[str, Any] | None = None, b: dict[str, Any] | None = None) -> None:
+        """Put the cards SIM-a and SIM-b into the file, with these fields besides."""
+        cards = [GOOD | (a or {}), GOOD | {"uuid": "SIM-b"} | (b or {})]
+        fresh = self._file.with_suffix(".new")
+        fresh.write_text(json.dumps({"gpus": cards}))
+        fresh.replace(self._file)
+
+    def events(self, seconds: float = 0) -> list[tuple[str, int]]:
+        return [(event.uuid, event.xid) for event in self.inventory.wait(seconds)]
+
+
+@pytest.fixture
+def cards(file: Path) -> Cards:
+    return Cards(file)
+
+
+def test_a_fault_is_of_one_card_and_ends(cards: Cards) -> None:
+    assert cards.inventory.faults() == {}
+    cards.say(b={"fault": "it needs a reset"})
+    assert len(cards.inventory.probe().gpus) == 2
+    assert cards.inventory.faults() == {"SIM-b": "it needs a reset"}
+    cards.say(b={"fault": ""})
+    cards.inventory.probe()
+    assert cards.inventory.faults() == {}
+
+
+def test_each_appended_number_happens_once(cards: Cards) -> None:
+    assert cards.events() == []
+    cards.say(a={"xids": [31]})
+    assert cards.events() == [("SIM-a", 31)]
+    cards.say(a={"xids": [31, 79, 79]}, b={"xids": [48]})
+    assert cards.events() == [("SIM-a", 79), ("SIM-a", 79), ("SIM-b", 48)]
+    assert cards.events() == []
+    cards.say(a={"xids": []})
+    assert cards.events() == []
+    cards.say(a={"xids": [79]})
+    assert cards.events() == [("SIM-a", 79)]
+
+
+def test_what_was_there_before_the_first_look_does_not_happen(file: Path) -> None:
+    file.write_text(json.dumps({"gpus": [GOOD | {"xids": [79]}]}))
+    simulated = SimulatedInventory(str(file))
+    assert simulated.wait(0) == ()
+    simulated.probe()
+    assert simulated.wait(0) == ()
+
+
+def test_waiting_ends_with_what_comes_or_with_the_time(cards: Cards) -> None:
+    start = time.monotonic()
+    assert cards.events(0.3) == []
+    assert time.monotonic() - start >= 0.3
+    threading.Timer(0.3, lambda: cards.say(a={"xids": [79]})).start()
+    assert cards.events(30) == [("SIM-a", 79)]
+    assert time.monotonic() - start < 30
+
+
+def test_a_file_that_is_bad_or_gone_brings_no_events(cards: Cards, file: Path) -> None:
+    file.write_text("{")
+    assert cards.events() == []
+    file.unlink()
+    assert cards.events() == []
+    cards.say(a={"xids": [79]})
+    assert cards.events() == [("SIM-a", 79)]
+    cards.inventory.close()
 
 
 REAL = Probe((Gpu("GPU-a", 0, 0, "NVIDIA H200", 2**37),))
