@@ -14,6 +14,8 @@ from vgpu.slots import PER_CARD
 WRITTEN = {
     "image: milligpu:dev": (f"image: {images.PRODUCT}", 3),
     "MILLIGPU_INVENTORY: nvml": ("MILLIGPU_INVENTORY: simulated", 1),
+    # Nobody else lists made-up cards, and every restart would wait.
+    'MILLIGPU_SETTLE_SECONDS: "10"': ('MILLIGPU_SETTLE_SECONDS: "0"', 1),
 }
 """What a user changes in the file: text, its replacement, and how often it stands there."""
 CARDS = {"one-t4": 1, "two-t4": 2}

@@ -161,6 +161,7 @@ def test_ports_and_folders_are_those_of_the_programs() -> None:
     assert mounts["tls"]["mountPath"] == str(Webhook().tls_dir)
     mounts = {each["name"]: each for each in CONTAINERS["plugin"]["volumeMounts"]}
     assert mounts["device-plugins"]["mountPath"] == str(Plugin().device_plugin_dir)
+    assert mounts["pod-resources"]["mountPath"] == str(Plugin().pod_resources.parent)
 
 
 def test_the_webhook_has_time_to_end() -> None:
