@@ -1,9 +1,8 @@
 """What a container is given along with its slots or cards: variables, mounts, device files."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
 from plugin.config import Config
 from plugin.gpu import Gpu
@@ -38,8 +37,8 @@ class Handing:
     """How cards are handed out on this node: the settings, and the device files that are there."""
 
     config: Config
-    files: Container[str] = frozenset()
-    """Names of the files in `dev_dir`."""
+    files: frozenset[str] = frozenset()
+    """Names in the folder of device files."""
 
     @property
     def writes_spec(self) -> bool:
@@ -67,19 +66,9 @@ class Handing:
         return str(self.config.dev_dir / name), f"/dev/{name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
-    """The names in a folder at any moment: device files come and go with the driver."""
-
-    path: Path
-
-    def __contains__(self, name: str) -> bool:
-        return (self.path / name).exists()
-
-
 def handing(config: Config) -> Handing:
-    """Return how cards are handed out by the settings."""
-    return Handing(config, Folder(config.dev_dir))
+    """Return how cards are handed out now; device files come and go with the driver."""
+    return Handing(config, frozenset(path.name for path in config.dev_dir.glob("nvidia*")))
 
 
 def lacks(gpu: Gpu, handing: Handing) -> str:
@@ -140,8 +129,3 @@ def _edits(gpus: tuple[Gpu, ...], limits: dict[str, str], handing: Handing) -> E
             visible = names.VOID if config.driver_root else listed
             files = (*map(handing.device, gpus), *handing.controls())
             return Edits(envs(visible), handing.driver(), files)
-
-
-def environment(gpu: Gpu, count: int, margin_mib: int) -> dict[str, str]:
-    """Return the variables of a share: for callers that do not know `share` yet."""
-    return share(gpu, count, Handing(Config(memory_margin_mib=margin_mib))).envs

@@ -20,7 +20,7 @@ import plugin.metrics
 import webhook.config
 import webhook.metrics
 from milligpu.workloads import arriving, review
-from plugin.edits import environment
+from plugin import edits
 from plugin.gpu import MIB, Gpu
 from tests.documents import ROOT, code, rows
 from vgpu import names
@@ -175,9 +175,8 @@ def test_the_readmes_manifest_becomes_what_it_says() -> None:
     text = README.read_text()
     values = dict(re.findall(r"^([A-Z_]+)=([^ \n]+)", text, re.MULTILINE))
     gpu = Gpu(uuid="GPU-1f2e...", index=0, minor=0, model="T4", memory_total=15360 * MIB)
-    margin = plugin.config.Config().memory_margin_mib
     assert values.pop(names.ENV_FRACTION) == "0.3"
-    assert values == environment(gpu, 30, margin)
+    assert values == edits.share(gpu, 30, edits.Handing(plugin.config.Config())).envs
 
 
 def pod(written: str) -> dict[str, Any]:

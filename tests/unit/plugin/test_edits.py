@@ -220,19 +220,18 @@ def test_only_device_files_that_there_are_are_handed_out() -> None:
 # --- What there is on the node ------------------------------------------------------------------
 
 
-def test_device_files_may_come_later_and_go(tmp_path: Path) -> None:
-    way = edits.handing(Config(device_list_strategy="device-nodes", dev_dir=tmp_path / "dev"))
-    assert edits.lacks(A, way) == f"{tmp_path}/dev/nvidia1 is not there, which device-nodes needs"
+def test_the_folder_of_device_files_is_looked_at_each_time(tmp_path: Path) -> None:
+    config = Config(device_list_strategy="device-nodes", dev_dir=tmp_path / "dev")
+    assert edits.handing(config) == Handing(config)
     (tmp_path / "dev").mkdir()
     for name in ("nvidia1", "nvidiactl", "null"):
         (tmp_path / "dev" / name).touch()
-    assert edits.lacks(A, way) == ""
-    assert edits.share(A, 1, way).devices == (
+    found = edits.handing(config)
+    assert found == Handing(config, frozenset({"nvidia1", "nvidiactl"}))
+    assert edits.share(A, 1, found).devices == (
         (f"{tmp_path}/dev/nvidia1", "/dev/nvidia1"),
         (f"{tmp_path}/dev/nvidiactl", "/dev/nvidiactl"),
     )
-    (tmp_path / "dev/nvidiactl").unlink()
-    assert len(edits.share(A, 1, way).devices) == 1
 
 
 WSL = Gpu("GPU-w", 0, None, "RTX", 15360 * MIB)
