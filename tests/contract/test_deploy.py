@@ -1,6 +1,7 @@
 """The shipped manifest says what the programs mean, and no more rights than they need."""
 
 import re
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -246,8 +247,9 @@ def test_the_webhook_is_never_away_on_purpose() -> None:
 def test_never_two_plugins_on_a_node() -> None:
     assert WORKLOADS["plugin"]["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"] == 0
     assert PODS["plugin"]["tolerations"] == [{"operator": "Exists"}]
-    environment = {each["name"]: each["value"] for each in CONTAINERS["plugin"]["env"]}
+    environment = {each.pop("name"): each for each in deepcopy(CONTAINERS["plugin"]["env"])}
     assert environment == {
-        names.ENV_VISIBLE_DEVICES: "all",
-        "NVIDIA_DRIVER_CAPABILITIES": "utility",
+        names.ENV_VISIBLE_DEVICES: {"value": "all"},
+        "NVIDIA_DRIVER_CAPABILITIES": {"value": "utility"},
+        "MILLIGPU_NODE_NAME": {"valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
     }
