@@ -7,6 +7,7 @@ is no such device, who may not is told that.
 import errno
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.cluster.eventually import eventually
 from tests.cluster.node import Node
 from tests.cluster.product import SETTINGS, restart_plugin, slots
 from tests.cluster.spaces import Space, asking, reporting
+from tests.documents import ROOT
 from vgpu import names
 from vgpu.slots import PER_CARD
 
@@ -38,7 +40,7 @@ CARDS = {
 CONTROLS = {"nvidiactl": 255, "nvidia-uvm": 250}
 """One that a node may have as well, nvidia-uvm-tools, is not there."""
 MARKERS = "/var/run/nvidia-container-devices"
-CDI = "/var/run/cdi"
+PAGE = ROOT / "docs/how-to/hand-out-cards.md"
 LOOK = f"""
 import json, os, pathlib
 def opened(path):
@@ -46,7 +48,7 @@ def opened(path):
         os.close(os.open(path, os.O_RDWR))
     except OSError as error:
         return error.errno
-places = [pathlib.Path("/dev"), pathlib.Path("{MARKERS}"), pathlib.Path("/usr/local/nvidia")]
+places = [pathlib.Path("/dev"), pathlib.Path("{MARKERS}"), pathlib.Path("/usr/local/nvidia/lib64")]
 files = [path for place in places for path in place.glob("*")]
 ours = [path for path in files if "dev" not in path.parts or "nvidia" in path.name]
 print(json.dumps({{str(path): [os.minor(path.stat().st_rdev), opened(path)] for path in ours}}))
@@ -55,8 +57,8 @@ print(json.dumps({{str(path): [os.minor(path.stat().st_rdev), opened(path)] for 
 
 
 @contextmanager
-def handing_out(node: Node, folder: Path, **settings: str) -> Iterator[None]:
-    """Run the plugin with other settings and with a folder of ours on the node as `/dev`."""
+def handing_out(node: Node, folder: Path, *patches: str, **settings: str) -> Iterator[None]:
+    """Run the plugin with other settings, a folder of ours as `/dev`, and patches of the page."""
     api = node.plane.api
     data, spec = api.read(SETTINGS)["data"], api.read(PLUGIN)["spec"]["template"]["spec"]
     chosen = {
@@ -66,7 +68,10 @@ def handing_out(node: Node, folder: Path, **settings: str) -> Iterator[None]:
         **{f"MILLIGPU_{name.upper()}": value for name, value in settings.items()},
     }
     api.patch(SETTINGS, {"data": chosen})
-    api.patch(PLUGIN, {"spec": {"template": {"spec": with_folders(spec, str(folder), CDI)}}})
+    namespace = ("-n", names.NODE_NAMESPACE)
+    for patch in (seeing(folder), *map(shown, patches)):
+        own = patch.replace("/home/kubernetes/bin/nvidia", f"{folder}/driver")
+        node.plane.kubectl("patch", "daemonset/plugin", *namespace, "--patch", own)
     try:
         restart_plugin(node)
         eventually(lambda: slots(node) == 2 * PER_CARD, "the slots of both cards")
@@ -78,17 +83,20 @@ def handing_out(node: Node, folder: Path, **settings: str) -> Iterator[None]:
         restart_plugin(node)
 
 
-def with_folders(spec: Json, *folders: str) -> Json:
-    """Return what of a pod's spec changes when it gets folders of the node, at the same paths."""
-    (container,) = spec["containers"]
-    named = {f"folder{number}": folder for number, folder in enumerate(folders)}
-    mounts = [{"name": name, "mountPath": folder} for name, folder in named.items()]
-    volumes = [
-        {"name": name, "hostPath": {"path": folder, "type": "DirectoryOrCreate"}}
-        for name, folder in named.items()
-    ]
-    changed = {**container, "volumeMounts": [*container["volumeMounts"], *mounts]}
-    return {"containers": [changed], "volumes": [*spec["volumes"], *volumes]}
+def seeing(folder: Path) -> str:
+    """Return a patch for a folder of the node at the same path."""
+    mounts = [{"name": "files", "mountPath": str(folder)}]
+    containers = [{"name": "plugin", "volumeMounts": mounts}]
+    volumes = [{"name": "files", "hostPath": {"path": str(folder), "type": "Directory"}}]
+    pod = {"containers": containers, "volumes": volumes}
+    return json.dumps({"spec": {"template": {"spec": pod}}})
+
+
+def shown(name: str) -> str:
+    """Return a file that the page shows."""
+    found = re.search(rf"^```yaml\n(# {name}\n.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    assert found, f"{PAGE} does not show {name}"
+    return found[1]
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +112,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for uuid, file in CARDS.items()
     ]
     (made / "cards.json").write_text(json.dumps({"gpus": cards}))
-    (made / "driver").mkdir()
-    (made / "driver/libcuda.so.1").touch()
+    (made / "driver/lib64").mkdir(parents=True)
+    (made / "driver/lib64/libcuda.so.1").touch()
+    (made / "driver/lib64/libcuda.so.1").chmod(0o666)  # so that only the mount forbids writing
     return made
 
 
@@ -113,7 +122,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cdi(node: Node, folder: Path) -> Iterator[None]:
     """The plugin with CDI specs of its own, and a driver on the host."""
     settings = {"device_list_strategy": "cdi", "driver_root": f"{folder}/driver"}
-    with handing_out(node, folder, **settings):
+    with handing_out(node, folder, "cdi.yaml", **settings):
         yield
 
 
@@ -121,6 +130,14 @@ def cdi(node: Node, folder: Path) -> Iterator[None]:
 def device_nodes(node: Node, folder: Path) -> Iterator[None]:
     """The plugin that names device files to the kubelet, where a runtime brings the driver."""
     with handing_out(node, folder, device_list_strategy="device-nodes"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def driver(node: Node, folder: Path) -> Iterator[None]:
+    """The same where the driver is in a folder of the host."""
+    settings = {"device_list_strategy": "device-nodes", "driver_root": f"{folder}/driver"}
+    with handing_out(node, folder, "driver.yaml", **settings):
         yield
 
 
@@ -145,7 +162,7 @@ def devices(*names_: str) -> dict[str, list[int]]:
     return {f"/dev/{name}": [minors[name], errno.ENXIO] for name in (*names_, *CONTROLS)}
 
 
-DRIVER = {"/usr/local/nvidia/libcuda.so.1": [0, errno.EROFS]}
+DRIVER = {"/usr/local/nvidia/lib64/libcuda.so.1": [0, errno.EROFS]}
 
 
 def run(space: Space, name: str, ask: str = "300m", **more: Any) -> dict[str, str]:
@@ -257,6 +274,26 @@ def test_device_nodes_bring_the_cards_own_file_to_the_container_with_the_share(
 def test_without_cdi_the_pods_own_environment_wins(space: Space) -> None:
     env = unseen(space, "sly", **{names.COUNT: "30"})
     assert env[names.ENV_VISIBLE_DEVICES] == "all", "hence the webhook takes it out"
+
+
+@pytest.mark.usefixtures("driver")
+def test_without_nvidias_runtime_the_driver_comes_from_the_host(space: Space) -> None:
+    env = run(space, "model")
+    assert files(space, "model") == devices(CARDS[env[names.ENV_GPU_UUID]]) | DRIVER
+    assert files(space, "model", "helper") == {}
+    assert env[names.ENV_VISIBLE_DEVICES] == names.VOID
+
+
+@pytest.mark.usefixtures("driver")
+def test_the_pages_plugin_sees_the_hosts_device_files_and_the_driver(node: Node) -> None:
+    tell = "import os, json; print(json.dumps([os.listdir('/dev'), os.listdir(os.environ[PATH])]))"
+    argv = ("python", "-c", tell.replace("PATH", "'LD_LIBRARY_PATH'"))
+    done = node.plane.kubectl("exec", "-n", names.NODE_NAMESPACE, "daemonset/plugin", "--", *argv)
+    files_, libraries = json.loads(done.stdout)
+    hosts = {path.name for path in Path("/dev").iterdir() if path.is_block_device()}
+    assert hosts
+    assert hosts <= set(files_)
+    assert libraries == ["libcuda.so.1"]
 
 
 @pytest.mark.usefixtures("volume_mounts")
