@@ -68,7 +68,7 @@ class NvmlInventory:
                 _unload()
             raise InventoryError(f"the NVIDIA driver does not answer: {error}") from error
         probe = self._look(count)
-        if probe.notes:
+        if probe.notes or self._known > self._handles.keys():
             self._events, self._stale = None, True  # a set with a lost card has no other events
         if count and not probe.gpus:
             raise InventoryError("; ".join(probe.notes))

@@ -3,9 +3,10 @@
 import json
 import shutil
 import tempfile
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from milligpu.kubelet import AdmissionError
 from milligpu.processes import Program, free_port, running
-from tests.fake_nvml import Driver, statement
+from tests.fake_nvml import LIBRARY, Driver, build, statement
 from tests.fake_nvml.client import Client, Raised
 from tests.integration.plugin_rig import LOOPBACK, Kubelet, in_loop, pod
 from vgpu import names
@@ -38,6 +39,13 @@ def t4(uuid: str, **fields: object) -> str:
     return card(uuid, name="Tesla T4", total=15810 * MIB, reserved=450 * MIB, **fields)
 
 
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 # The inventory.
 
 
@@ -58,6 +66,15 @@ class Looks:
     def notes(self) -> str:
         """What the last look said besides."""
         return "; ".join(self._client.do("probe.notes"))
+
+    def faults(self) -> dict[str, str]:
+        """Ask the cards of the last look how they are."""
+        return dict(self._client.do("inventory.faults()"))
+
+    def events(self, seconds: float) -> list[tuple[str, int]]:
+        """Wait for events, at most so long."""
+        waited = self._client.do(f"[(e.uuid, e.xid) for e in inventory.wait({seconds})]")
+        return [(uuid, xid) for uuid, xid in waited]
 
     def close(self) -> None:
         self._client.do("inventory.close()")
@@ -216,6 +233,310 @@ def test_a_session_is_kept_and_each_is_ended(look: Looks, driver: Driver) -> Non
     calls = driver.calls()
     assert calls.count("nvmlInitWithFlags") == calls.count("nvmlShutdown") == 2
     assert calls[-1] == "nvmlShutdown"
+
+
+# What is wrong with a card.
+
+
+def a100(uuid: str, **fields: object) -> str:
+    return card(uuid, capability="8.0", **fields)
+
+
+FAULTS = [
+    ({"recovery": 1}, "it needs a reset"),
+    ({"recovery": 2}, "its node must be rebooted"),
+    ({"recovery": 3}, "traffic between it and other cards must end"),
+    ({"recovery": 4}, "it must be drained and reset"),
+    ({"recovery": 6}, "its driver wants it recovered (action 6)"),
+    ({"retired_pending": 1}, "a bad memory page is in use until the driver is loaded again"),
+    ({"remap_failed": 1}, "a bad memory row cannot be replaced"),
+    ({"state": "GPU_IS_LOST"}, "it does not answer: GPU is lost"),
+    ({"state": "RESET_REQUIRED"}, "it does not answer: GPU requires restart"),
+    ({"state": "UNKNOWN"}, "it does not answer: Unknown Error"),
+    (
+        {"recovery": 1, "remap_failed": 1},
+        "it needs a reset; a bad memory row cannot be replaced",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "reason"), FAULTS)
+def test_a_fault_is_of_one_card_and_passes_without_a_restart(
+    look: Looks, driver: Driver, fields: dict[str, Any], reason: str
+) -> None:
+    well = [a100(uuid) for uuid in UUIDS]
+    driver.says(*well)
+    assert look() == UUIDS
+    assert look.faults() == {}
+    driver.says(*well[:3], a100(UUIDS[3], **fields), *well[4:])
+    assert look.faults() == {UUIDS[3]: reason}
+    driver.says(*well)
+    look()  # ends the session to which a lost card stays lost
+    look()
+    assert look.faults() == {}
+
+
+@pytest.mark.parametrize("gone", ["GPU_IS_LOST", ""])
+def test_a_card_that_a_look_missed_has_a_fault_until_one_finds_it(
+    look: Looks, driver: Driver, gone: str
+) -> None:
+    driver.says(t4(A), t4(B))
+    look()
+    driver.says(t4(A), *([t4(B, state=gone)] if gone else []))
+    for _ in range(3):
+        assert look() == [A]
+        assert look.faults() == {B: "it does not answer"}
+    driver.says(t4(A), t4(B))
+    assert look() == [A, B]
+    assert look.faults() == {}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"remap_pending": 1, "remapped_correctable": 4, "remapped_uncorrectable": 2},
+        {"recovery": "na"},
+        {"capability": "7.5"},  # has no rows to remap
+        {"mig": "enabled"},
+        {"retired_dbe": 3, "corrected": 10**6},
+    ],
+)
+def test_what_is_no_fault(look: Looks, driver: Driver, fields: dict[str, Any]) -> None:
+    driver.says(card(A, **{"capability": "8.0", **fields}))
+    look()
+    assert look.faults() == {}
+
+
+@pytest.mark.parametrize("code", ["NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "NO_PERMISSION"])
+@pytest.mark.parametrize(
+    "call", ["FieldValues", "RetiredPagesPendingStatus", "RemappedRows", "[FR][ie]*s"]
+)
+def test_a_question_that_cannot_be_asked_is_no_fault(
+    look: Looks, driver: Driver, call: str, code: str
+) -> None:
+    driver.says(a100(A), f"fail nvmlDeviceGet{call} {code}")
+    look()
+    assert look.faults() == {}
+
+
+def test_a_driver_of_2016_is_asked_what_it_knows(tmp_path: Path) -> None:
+    without = ["nvmlDeviceGetFieldValues", "nvmlDeviceGetRemappedRows"]
+    driver = Driver(build(tmp_path, without=without), tmp_path)
+    driver.says(t4(A, retired_pending=1), t4(B))
+    with Client(driver) as client:
+        look = Looks(client)
+        look()
+        assert list(look.faults()) == [A]
+
+
+def test_a_look_asks_no_more_than_is_needed_to_offer_a_card(look: Looks, driver: Driver) -> None:
+    """The first look comes before the registration, which no slow question shall hold up."""
+    driver.says(*(a100(uuid) for uuid in UUIDS))
+    look()
+    asked = driver.calls()
+    assert len(asked) == 2 + 6 * len(UUIDS)
+    assert set(asked) <= {
+        "nvmlInitWithFlags",
+        "nvmlDeviceGetCount_v2",
+        "nvmlDeviceGetHandleByIndex_v2",
+        "nvmlDeviceGetMemoryInfo_v2",
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetUUID",
+        "nvmlDeviceGetMinorNumber",
+        "nvmlDeviceGetName",
+    }
+    look.faults()
+    assert len(driver.calls()) - len(asked) == 3 * len(UUIDS)
+
+
+def test_a_call_that_hangs_hangs_alone(look: Looks, client: Client, driver: Driver) -> None:
+    driver.says(a100(A), a100(B, remap_failed=1), "delay nvmlDeviceGetRemappedRows 600000")
+    assert look() == [A, B]
+    client.do("import concurrent.futures; pool = concurrent.futures.ThreadPoolExecutor()")
+    client.do("asked = pool.submit(inventory.faults)")
+    wait_for(lambda: "nvmlDeviceGetRemappedRows" in driver.calls())
+    assert not client.do("asked.done()")
+    driver.says(a100(A), a100(B, remap_failed=1))
+    assert list(client.do("asked.result(10)")) == [B]
+
+
+# The driver as a whole.
+
+
+def test_a_driver_that_goes_away_and_comes_back(look: Looks, driver: Driver) -> None:
+    driver.says(t4(A), t4(B))
+    assert look() == [A, B]
+    gone = [t4(A), t4(B), "init DRIVER_NOT_LOADED", "fail nvmlDevice* DRIVER_NOT_LOADED"]
+    driver.says(*gone)
+    assert look.faults() == dict.fromkeys([A, B], "it does not answer: Driver Not Loaded")
+    for _ in range(3):
+        assert look() == []
+        assert look.notes() == "the NVIDIA driver is not loaded"
+        assert look.faults() == dict.fromkeys([A, B], "it does not answer")
+    driver.says(t4(A), t4(B))
+    assert look() == [A, B]
+    assert look.faults() == {}
+
+
+def test_a_driver_that_is_replaced_is_used_by_its_own_library(tmp_path: Path) -> None:
+    """A library stays loaded in a process although its file is another; ours lets go of it."""
+    libraries = {}
+    for version in ("570.1", "580.2"):
+        (folder := tmp_path / version).mkdir()
+        libraries[version] = build(folder, version=version)
+    (place := tmp_path / "lib").mkdir()
+    driver = Driver(place / LIBRARY, tmp_path)
+    arrive(driver, libraries["570.1"])
+    driver.says(t4(A), statement("driver", version="570.1"))
+    with Client(driver) as client:
+        look = Looks(client)
+        assert look() == [A]
+        assert client.do("nvmlSystemGetDriverVersion()") == "570.1"
+        driver.says(t4(A), "init DRIVER_NOT_LOADED", "fail nvmlDevice* DRIVER_NOT_LOADED")
+        assert look() == []
+        driver.says(t4(A), statement("driver", version="580.2"))  # before its library is there
+        for _ in range(2):
+            with pytest.raises(Raised, match="version mismatch"):
+                look()
+        arrive(driver, libraries["580.2"])
+        assert look() == [A]
+        assert look.faults() == {}
+        assert client.do("nvmlSystemGetDriverVersion()") == "580.2"
+        xid = statement("event", card=A, xid=79)
+        assert look.events(0) == []
+        driver.says(t4(A), statement("driver", version="580.2"), xid)
+        assert look.events(PATIENCE) == [(A, 79)]
+
+
+# Events.
+
+
+def xids(*events: tuple[str, int]) -> list[str]:
+    return [statement("event", card=uuid, xid=xid) for uuid, xid in events]
+
+
+def test_events_come_with_their_card_at_once_and_once(look: Looks, driver: Driver) -> None:
+    cards = [t4(A), t4(B)]
+    driver.says(*cards)
+    look()
+    assert look.events(0) == []
+    driver.says(*cards, *xids((A, 31), (B, 79), (A, 48)))
+    start = time.monotonic()
+    assert look.events(600) == [(A, 31), (B, 79), (A, 48)]
+    assert time.monotonic() - start < PATIENCE
+    assert look.events(0) == []
+    look()
+    assert look.events(0) == []
+
+
+def test_an_event_ends_the_waiting(look: Looks, client: Client, driver: Driver) -> None:
+    driver.says(t4(A))
+    look()
+    client.do("import concurrent.futures; pool = concurrent.futures.ThreadPoolExecutor()")
+    client.do("waiting = pool.submit(inventory.wait, 600)")
+    wait_for(lambda: "nvmlEventSetWait_v2" in driver.calls())
+    assert not client.do("waiting.done()")
+    driver.says(t4(A), *xids((A, 79)))
+    assert client.do("[(e.uuid, e.xid) for e in waiting.result(30)]") == [[A, 79]]
+
+
+def test_a_storm_of_events_comes_in_parts(look: Looks, driver: Driver) -> None:
+    driver.says(t4(A))
+    look()
+    look.events(0)
+    for burst in range(1, 4):  # the driver keeps 64
+        driver.says(t4(A), *xids(*[(A, 31)] * 60 * burst))
+        assert len(look.events(PATIENCE)) == 60
+    assert look.events(0) == []
+
+
+def test_an_event_of_no_known_card_is_of_none(look: Looks, client: Client, driver: Driver) -> None:
+    driver.says(t4(A))
+    look()
+    look.events(0)
+    client.do("inventory._watched.clear(); inventory._watched[0] = 'GPU-another'")
+    client.do("inventory._handles.clear()")
+    driver.says(t4(A), *xids((A, 79)))
+    assert look.events(PATIENCE) == [("", 79)]
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        ["init DRIVER_NOT_LOADED"],
+        ["init SUCCESS"],
+        [t4(A)],
+        [t4(A, events=0)],
+        [t4(A), "fail nvmlEventSetCreate INSUFFICIENT_RESOURCES"],
+        [t4(A), "fail nvmlEventSetWait* UNKNOWN"],
+    ],
+)
+def test_waiting_takes_its_time_whatever_the_driver_says(
+    look: Looks, driver: Driver, scenario: list[str]
+) -> None:
+    driver.says(*scenario)
+    look()
+    before, start = len(driver.calls()), time.monotonic()
+    assert look.events(0.3) == []
+    assert time.monotonic() - start >= 0.3
+    assert len(driver.calls()) - before <= 3
+
+
+def test_a_card_without_events_is_well_and_those_of_others_come(
+    look: Looks, driver: Driver
+) -> None:
+    cards = [t4(A, events=0), t4(B)]
+    driver.says(*cards)
+    assert look() == [A, B]
+    assert look.events(0) == []
+    assert look.faults() == {}
+    driver.says(*cards, *xids((B, 79)))
+    assert look.events(PATIENCE) == [(B, 79)]
+
+
+def test_a_driver_that_goes_away_while_we_wait(look: Looks, client: Client, driver: Driver) -> None:
+    driver.says(t4(A))
+    look()
+    client.do("import concurrent.futures; pool = concurrent.futures.ThreadPoolExecutor()")
+    client.do("waiting = pool.submit(inventory.wait, 1)")
+    wait_for(lambda: "nvmlEventSetWait_v2" in driver.calls())
+    driver.says(t4(A, state="GPU_IS_LOST"))
+    assert client.do("waiting.result(30)") == []
+    with pytest.raises(Raised):
+        look()
+    driver.says(t4(A))
+    assert look() == [A]
+    assert look.events(0) == []
+    driver.says(t4(A), *xids((A, 48)))
+    assert look.events(PATIENCE) == [(A, 48)]
+
+
+def test_a_lost_card_does_not_keep_the_events_of_others(look: Looks, driver: Driver) -> None:
+    driver.says(t4(A), t4(B))
+    look()
+    look.events(0)
+    lost = [t4(A, state="GPU_IS_LOST"), t4(B)]
+    driver.says(*lost, *xids((A, 79)))
+    assert look.events(PATIENCE) == [(A, 79)]  # the last that is heard of it
+    for round_ in range(1, 3):
+        assert look() == [B]
+        assert look.events(0) == []
+        driver.says(*lost, *xids((A, 79), *[(B, 31)] * round_))
+        assert look.events(PATIENCE) == [(B, 31)]
+
+
+def test_every_session_is_ended_and_its_events_with_it(look: Looks, driver: Driver) -> None:
+    for _ in range(5):
+        driver.says(t4(A), t4(B, state="GPU_IS_LOST"))
+        look()
+        look.events(0)
+        driver.says(t4(A), t4(B))
+        look()
+        look.events(0)
+    look.close()
+    calls = driver.calls()
+    assert calls.count("nvmlInitWithFlags") == calls.count("nvmlShutdown")
+    assert calls.count("nvmlEventSetCreate") <= 10  # of the 16 that there are at a time
 
 
 # The whole process.
