@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -15,7 +14,7 @@ from milligpu.workloads import role
 from plugin.v1beta1 import deviceplugin_pb2 as api
 from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
 from vgpu import quantity
-from webhook.pod import Json, containers
+from webhook.pod import Container, Json, containers
 
 SOCKET = "kubelet.sock"
 # A process shares connections by address; but a new socket at an old address is a new plugin.
@@ -51,7 +50,7 @@ class Kubelet(rpc.RegistrationServicer):
         self.devices: dict[str, dict[str, bool]] = {}
         """By resource, the newest list: device id to whether it is healthy."""
         self.pods: dict[str, tuple[Grant, ...]] = {}
-        """The admitted pods by `namespace/name`; one that is taken out has ended."""
+        """The pods by `namespace/name`; one that is taken out has ended."""
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._plugins: dict[str, rpc.DevicePluginStub] = {}
         self._watches: list[asyncio.Task[None]] = []
@@ -92,15 +91,18 @@ class Kubelet(rpc.RegistrationServicer):
     async def _watch(self, name: str, plugin: rpc.DevicePluginStub) -> None:
         with contextlib.suppress(grpc.aio.AioRpcError):
             async for response in plugin.ListAndWatch(api.Empty()):
-                self.devices[name] = {d.ID: d.health == "Healthy" for d in response.devices}
+                self._received(name, response)
+
+    def _received(self, name: str, response: api.ListAndWatchResponse) -> None:
+        self.devices[name] = {d.ID: d.health == "Healthy" for d in response.devices}
 
     def healthy(self, name: str) -> frozenset[str]:
         """Return the ids of a resource's healthy devices."""
         return frozenset(each for each, healthy in self.devices.get(name, {}).items() if healthy)
 
-    def free(self, name: str, beside: Iterable[Grant] = ()) -> frozenset[str]:
-        """Return the healthy devices that no pod has, nor a container `beside`."""
-        granted = chain(beside, *self.pods.values())
+    def free(self, name: str) -> frozenset[str]:
+        """Return the healthy devices that no pod has."""
+        granted = chain.from_iterable(self.pods.values())
         return self.healthy(name).difference(*(grant.ids for grant in granted))
 
     async def admit(self, pod: Json) -> tuple[Grant, ...]:
@@ -108,17 +110,27 @@ class Kubelet(rpc.RegistrationServicer):
 
         Resources that nobody registered are passed over, as by the kubelet. Raises AdmissionError.
         """
+        key = pod_key(pod)
         reusable: dict[str, frozenset[str]] = {}
-        grants: list[Grant] = []
-        for item in containers(pod, ""):
-            for name, amount in item.sides()[0].items():
-                if name in self.devices and (needed := int(quantity.parse(str(amount)))):
-                    free, again = self.free(name, grants), reusable.get(name, frozenset())
-                    ids, env = await self._grant(name, needed, again, free)
-                    grants.append(Grant(item.name, name, ids, env))
-                    reusable[name] = again | ids if role(item) == "init container" else again - ids
-        self.pods[pod_key(pod)] = tuple(grants)
-        return tuple(grants)
+        self.pods[key] = ()
+        try:
+            for item in containers(pod, ""):
+                await self._allocate(key, item, reusable)
+        except BaseException:
+            self.pods.pop(key, None)
+            raise
+        return self.pods[key]
+
+    async def _allocate(
+        self, key: str, item: Container, reusable: dict[str, frozenset[str]]
+    ) -> None:
+        """Give one container what it asks for; later ones may use an init container's again."""
+        for name, amount in item.sides()[0].items():
+            if name in self.devices and (needed := int(quantity.parse(str(amount)))):
+                again = reusable.get(name, frozenset())
+                ids, env = await self._grant(name, needed, again, self.free(name))
+                self.pods[key] += (Grant(item.name, name, ids, env),)
+                reusable[name] = again | ids if role(item) == "init container" else again - ids
 
     async def _grant(
         self, name: str, needed: int, reusable: frozenset[str], free: frozenset[str]

@@ -53,10 +53,11 @@ async def look(socket: Path) -> Pods:
         listed = await kubelet.List(api.ListPodResourcesRequest(), timeout=DEADLINE)
         request = api.AllocatableResourcesRequest()
         known = await kubelet.GetAllocatableResources(request, timeout=DEADLINE)
-    return _pods(listed.pod_resources, known.devices)
+    return gather(listed.pod_resources, known.devices)
 
 
-def _pods(pods: Iterable[api.PodResources], known: Iterable[api.ContainerDevices]) -> Pods:
+def gather(pods: Iterable[api.PodResources], known: Iterable[api.ContainerDevices]) -> Pods:
+    """Make of the kubelet's answers what we want to know."""
     foreign, holdings = _by_resource(known), []
     for pod in pods:
         for container in pod.containers:

@@ -5,24 +5,31 @@ import contextlib
 import functools
 import itertools
 import json
+import tempfile
 import time
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, Self
+from urllib.parse import quote
 
 import grpc
 
 from milligpu import kubelet
 from milligpu.kubelet import AdmissionError, Context, Grant
 from milligpu.processes import free_port
+from milligpu.workloads import role
 from plugin.__main__ import run
 from plugin.config import Config
 from plugin.gpu import MIB, Event, Gpu, InventoryError, Probe
+from plugin.v1 import podresources_pb2 as podresources
+from plugin.v1 import podresources_pb2_grpc as resources
 from plugin.v1beta1 import deviceplugin_pb2 as api
 from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
+from tests.device_manager import DeviceManager, Entry
 from vgpu import names
-from webhook.pod import Json
+from webhook.pod import Container, Json, containers
 
 P = ParamSpec("P")
 LOOPBACK = "127.0.0.1"
@@ -53,8 +60,13 @@ async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(pause)
 
 
-class Kubelet(kubelet.Kubelet):
-    """The stand-in, with the checks, the order of choice and the words of the real one.
+def pod_resources(folder: Path) -> Path:
+    """Return where the kubelet of a folder lists its pods: a short path, however long that is."""
+    return Path(tempfile.gettempdir(), f"pr-{zlib.crc32(bytes(folder)):08x}.sock")
+
+
+class Kubelet(kubelet.Kubelet, resources.PodResourcesListerServicer):
+    """The stand-in, with the checks, the order of choice, the files and the words of the real one.
 
     See `devicemanager` in Kubernetes 1.36: its registration server, and `devicesToAllocate`.
     """
@@ -64,6 +76,17 @@ class Kubelet(kubelet.Kubelet):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.registrations = 0
+        self.messages = 0
+        """Device lists that plugins have sent."""
+        self.ready = True
+        """Whether it has seen all its pods; until then none is listed, and none is seen to end."""
+        self.others: dict[str, frozenset[str]] = {}
+        """Healthy devices of other plugins, by resource."""
+        self.pod_resources = pod_resources(folder)
+        """The socket of its own that tells which pod has which devices."""
+        self.manager = DeviceManager(folder)
+        self._shown: dict[str, tuple[str, ...]] = {}
+        """By pod, the containers that are listed."""
         self._preferring: dict[str, bool] = {}
         self._admission = asyncio.Lock()
 
@@ -71,9 +94,16 @@ class Kubelet(kubelet.Kubelet):
         for path in self.folder.iterdir():
             if path.is_socket():
                 path.unlink()
-        return await super().__aenter__()
+        self.manager.restore()
+        self._lister = grpc.aio.server()
+        resources.add_PodResourcesListerServicer_to_server(self, self._lister)
+        self._lister.add_insecure_port(f"unix:{quote(str(self.pod_resources))}")
+        await super().__aenter__()
+        await self._lister.start()
+        return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self._lister.stop(None)
         await super().__aexit__()
         self.devices = {name: dict.fromkeys(ids, False) for name, ids in self.devices.items()}
 
@@ -83,10 +113,39 @@ class Kubelet(kubelet.Kubelet):
             self.devices[name] = dict.fromkeys(self.devices.get(name, ()), False)
             await channel.close()
 
-    async def restart(self) -> None:
+    async def restart(self, ready: bool = True) -> None:
         """Stop and start: a new socket, and plugins have to register again."""
         await self.__aexit__()
+        self.ready = ready
         await self.__aenter__()
+
+    async def List(  # noqa: N802
+        self, request: podresources.ListPodResourcesRequest, context: Context
+    ) -> podresources.ListPodResourcesResponse:
+        """Look at which pods have ended, and list the others."""
+        active = {pod: self._shown.get(pod, ()) for pod in self.pods} if self.ready else {}
+        self._update()
+        return podresources.ListPodResourcesResponse(pod_resources=self.manager.listed(active))
+
+    async def GetAllocatableResources(  # noqa: N802
+        self, request: podresources.AllocatableResourcesRequest, context: Context
+    ) -> podresources.AllocatableResourcesResponse:
+        """List the healthy devices of all plugins."""
+        every = {**{name: self.healthy(name) for name in self.devices}, **self.others}
+        devices = [
+            podresources.ContainerDevices(resource_name=name, device_ids=[each])
+            for name, ids in every.items()
+            for each in ids
+        ]
+        return podresources.AllocatableResourcesResponse(devices=devices)
+
+    def _update(self) -> None:
+        if self.ready:
+            self.manager.update(self.pods)
+
+    def _write(self) -> None:
+        every = {name: self.healthy(name) for name in self.devices}
+        self.manager.write({**every, **self.others})
 
     async def listed(self, name: str, count: int, timeout: float = 10) -> frozenset[str]:  # noqa: ASYNC109
         """Wait until a resource has exactly so many healthy devices and return their ids.
@@ -128,6 +187,11 @@ class Kubelet(kubelet.Kubelet):
         self._preferring[request.resource_name] = preferring
         return channel
 
+    def _received(self, name: str, response: api.ListAndWatchResponse) -> None:
+        super()._received(name, response)
+        self.messages += 1
+        self._write()
+
     async def _watch(self, name: str, plugin: rpc.DevicePluginStub) -> None:
         await super()._watch(name, plugin)
         # By name, whoever that is by now: kubernetes#127803, which plugins must survive.
@@ -136,7 +200,24 @@ class Kubelet(kubelet.Kubelet):
     async def admit(self, pod: Json) -> tuple[Grant, ...]:
         """Admit one pod after the other."""
         async with self._admission:
+            listed = (each.name for each in containers(pod, "") if role(each) != "init container")
+            self._shown[kubelet.pod_key(pod)] = tuple(listed)
             return await super().admit(pod)
+
+    def free(self, name: str) -> frozenset[str]:
+        """Return the healthy devices that it has given to nobody, as far as it remembers."""
+        return self.healthy(name) - self.manager.allocated()
+
+    async def _allocate(
+        self, key: str, item: Container, reusable: dict[str, frozenset[str]]
+    ) -> None:
+        self._update()
+        before = len(self.pods[key])
+        await super()._allocate(key, item, reusable)
+        for grant in self.pods[key][before:]:
+            self.manager.insert(key, Entry(grant.container, grant.resource, grant.ids))
+        if self.pods[key][before:]:
+            self._write()
 
     async def _choose(
         self, name: str, needed: int, must: frozenset[str], free: frozenset[str]
@@ -248,8 +329,9 @@ class Plugin:
 async def plugin(folder: Path, cards: Cards, **settings: Any) -> AsyncIterator[Plugin]:
     """Run a plugin; it may not have registered yet."""
     quick = {"settle_seconds": 0, "probe_seconds": 0.1, "poll_seconds": 0.1}
-    place = {"device_plugin_dir": folder, "host": LOOPBACK, "port": free_port()}
-    config = Config(**{**quick, **place, **settings})
+    place = {"device_plugin_dir": folder, "pod_resources": pod_resources(folder)}
+    http = {"host": LOOPBACK, "port": free_port()}
+    config = Config(**{**quick, **place, **http, **settings})
     running = Plugin(asyncio.create_task(run(config, cards)), config.port)
     try:
         while not running.task.done():  # a failure to start is raised when it is stopped
