@@ -57,11 +57,27 @@ class Node:
         ctr = ("ctr", "--namespace", "k8s.io", "images", "tag", "--force")
         self.sandbox.run(*ctr, image, name)
 
+    def stop_kubelet(self) -> None:
+        """End the kubelet; its containers run on."""
+        self.processes.stop("kubelet")
+
+    def start_kubelet(self, status_seconds: int = 1) -> None:
+        """Start the kubelet again; it tells the API server of its node after so many seconds."""
+        (self.device_plugins / "kubelet.sock").unlink(missing_ok=True)
+        _kubelet_configuration(self.sandbox.folder, status_seconds)
+        self.processes.start("kubelet", _kubelet(self.sandbox, self.plane.kubeconfig))
+
     def restart_kubelet(self) -> None:
         """End the kubelet and start it again; its containers run on."""
-        self.processes.stop("kubelet")
-        (self.device_plugins / "kubelet.sock").unlink(missing_ok=True)
-        self.processes.start("kubelet", _kubelet(self.sandbox, self.plane.kubeconfig))
+        self.stop_kubelet()
+        self.start_kubelet()
+
+    def kill(self, *containers: str) -> None:
+        """Kill the first process of each container, known by the id in its pod's status."""
+        tasks = self.sandbox.run("ctr", "--namespace", "k8s.io", "tasks", "list")
+        pids = {line.split()[0]: line.split()[1] for line in tasks.splitlines()[1:]}
+        ours = [pids[container.removeprefix("containerd://")] for container in containers]
+        self.sandbox.run("kill", "-KILL", *ours)
 
 
 @contextmanager
@@ -181,7 +197,7 @@ conf_dir = "{network.parent}"
 
 def _node(inside: Sandbox, processes: Processes, plane: ControlPlane) -> None:
     """Start the kubelet and kube-proxy."""
-    _kubelet_configuration(inside.folder)
+    _kubelet_configuration(inside.folder, status_seconds=1)
     proxy = inside.folder / "kube-proxy.yaml"
     proxy.write_text(f"""apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
@@ -206,8 +222,8 @@ def _kubelet(inside: Sandbox, kubeconfig: Path) -> list[str]:
     ]
 
 
-def _kubelet_configuration(folder: Path) -> None:
-    # nodeStatusUpdateFrequency is 10s by default: the tests would mostly wait for that.
+def _kubelet_configuration(folder: Path, status_seconds: int) -> None:
+    # nodeStatusUpdateFrequency is 10s by default: most tests would mostly wait for that.
     (folder / "kubelet.yaml").write_text(f"""apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
@@ -218,7 +234,7 @@ failSwapOn: false
 enforceNodeAllocatable: [none]
 authentication: {{anonymous: {{enabled: true}}, webhook: {{enabled: false}}}}
 authorization: {{mode: AlwaysAllow}}
-nodeStatusUpdateFrequency: 1s
+nodeStatusUpdateFrequency: {status_seconds}s
 imageGCHighThresholdPercent: 100
 evictionHard:
   memory.available: "0%"

@@ -1,19 +1,15 @@
 """One card, many containers: what the project is for."""
 
-import json
-import time
-
 import pytest
 
 from tests.cluster import shapes
 from tests.cluster.api import Json
 from tests.cluster.eventually import eventually
 from tests.cluster.node import Node
-from tests.cluster.product import restart_plugin, slots, use_cards
+from tests.cluster.product import use_cards
 from tests.cluster.shapes import holding
 from tests.cluster.spaces import Space, asking, reporting
 from vgpu import names
-from vgpu.slots import PER_CARD
 
 pytestmark = pytest.mark.node
 
@@ -76,52 +72,3 @@ def unschedulable(pod: Json) -> str:
     conditions = pod["status"].get("conditions", [])
     said = [c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"]
     return str(said[0]["message"]) if said else ""
-
-
-def registered(node: Node) -> frozenset[str]:
-    """Return the slots that the kubelet knows to be healthy, from its own checkpoint."""
-    text = (node.device_plugins / "kubelet_internal_checkpoint").read_text()
-    return frozenset(json.loads(text)["Data"]["RegisteredDevices"].get(names.COUNT) or ())
-
-
-def lives(pods: list[Json]) -> list[tuple[str, str, int]]:
-    """Return what changes when a pod or one of its containers does not live on."""
-    return [
-        (pod["metadata"]["uid"], each["containerID"], each["restartCount"])
-        for pod in pods
-        for each in pod["status"]["containerStatuses"]
-    ]
-
-
-def test_a_restarted_kubelet_has_the_same_slots_again_in_time(space: Space) -> None:
-    node = space.node
-    space.create(three("model"))
-    before = lives(space.all_running("model", 3))
-    ids = registered(node)
-    assert len(ids) == PER_CARD
-
-    node.restart_kubelet()
-    socket = node.device_plugins / "kubelet.sock"
-    eventually(socket.exists, "the kubelet's socket")
-    served = time.monotonic()
-    checkpoint = node.device_plugins / "kubelet_internal_checkpoint"
-    eventually(
-        lambda: checkpoint.stat().st_mtime > socket.stat().st_mtime and registered(node) == ids,
-        "the same slots, registered again",
-        seconds=5,
-    )
-    eventually(lambda: slots(node) == PER_CARD, "all slots in the node's status", seconds=5)
-    took = time.monotonic() - served
-    assert took < 5, f"slots were back after {took:.1f} s"
-    assert lives(space.all_running("model", 3)) == before
-    space.create(shapes.pod("another", asking("main", "100m")))
-    space.running("another")
-
-
-def test_a_restarted_plugin_offers_the_same_slots(space: Space) -> None:
-    space.create(three("model"))
-    before, ids = lives(space.all_running("model", 3)), registered(space.node)
-    restart_plugin(space.node)
-    eventually(lambda: registered(space.node) == ids, "the same slots")
-    eventually(lambda: slots(space.node) == PER_CARD, "all slots in the node's status")
-    assert lives(space.all_running("model", 3)) == before
