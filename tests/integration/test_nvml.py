@@ -578,6 +578,7 @@ def plugin_on(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plugi
             "inventory": "nvml",
             "device_plugin_dir": folder,
             "probe_seconds": 0.1,
+            "settle_seconds": 0,
             "host": LOOPBACK,
             "port": port,
         }
@@ -642,6 +643,49 @@ async def test_a_lost_card_takes_its_slots_along_and_brings_them_back(
             await kubelet.admit(pod("another", 1))
         driver.says(t4(A), t4(B))
         assert await kubelet.listed(names.COUNT, 200, PATIENCE) == every
+
+
+@in_loop
+async def test_an_xid_takes_its_cards_slots_along_and_no_other(
+    plugin: Plugin, driver: Driver
+) -> None:
+    cards = [t4(A), t4(B), t4(C)]
+    driver.says(*cards)
+    async with Kubelet(plugin.folder) as kubelet:
+        every = await kubelet.listed(names.COUNT, 300, PATIENCE)
+        driver.says(*cards, *xids((B, 31)))  # a program's error: it is heard, and that is all
+        plugin.program.wait_until(
+            lambda: any(line.get("xid") == 31 for line in plugin.program.lines())
+        )
+        driver.says(*cards, *xids((B, 31), (A, 79)))
+        well = await kubelet.listed(names.COUNT, 200, PATIENCE)
+        assert {device.split("::")[0] for device in well} == {B, C}
+        assert set(kubelet.devices[names.COUNT]) == every
+    [fault] = [each["fault"] for each in plugin.page("/healthz")[1]["gpus"] if each["fault"]]
+    assert fault.startswith("XID 79, the GPU has fallen off the bus")
+
+
+@in_loop
+async def test_a_card_that_needs_a_reset_is_back_after_it(plugin: Plugin, driver: Driver) -> None:
+    driver.says(t4(A), t4(B))
+    async with Kubelet(plugin.folder) as kubelet:
+        every = await kubelet.listed(names.COUNT, 200, PATIENCE)
+        for _ in range(3):
+            driver.says(t4(A), t4(B, recovery=1))
+            well = await kubelet.listed(names.COUNT, 100, PATIENCE)
+            assert {device.split("::")[0] for device in well} == {A}
+            driver.says(t4(A), t4(B))
+            assert await kubelet.listed(names.COUNT, 200, PATIENCE) == every
+
+
+@in_loop
+async def test_registration_waits_for_no_slow_question(plugin: Plugin, driver: Driver) -> None:
+    driver.says(t4(A), t4(B), "delay nvmlDeviceGetRe* 600000", "delay nvmlDeviceGetF* 600000")
+    async with Kubelet(plugin.folder) as kubelet:
+        await kubelet.listed(names.COUNT, 200, PATIENCE)
+        assert len((await kubelet.admit(pod("p", 30)))[0].ids) == 30
+        wait_for(lambda: "nvmlDeviceGetFieldValues" in driver.calls())
+        assert plugin.page("/readyz")[0] == 200
 
 
 @in_loop
