@@ -76,7 +76,7 @@ class Demo:
     async def show(self, files: list[File]) -> None:
         """Show what becomes of each file, and the cards after it."""
         self._field("webhook", [f"gunicorn with TLS, {self.stage.webhook.url}"])
-        for name, ids in self.stage.kubelet.devices.items():
+        for name, ids in sorted(self.stage.kubelet.devices.items(), reverse=True):
             self._field("plugin", [f"offers {len(ids)} x {name}"])
         self._field("around", ["API server, scheduler and kubelet are stand-ins"])
         for number, file in enumerate(files, 1):
@@ -106,7 +106,7 @@ class Demo:
     def _end(self) -> None:
         for key in sorted(self.passing & self.stage.kubelet.pods.keys()):
             del self.stage.kubelet.pods[key]
-            self._field("later", [f"{key} ended; its slots are free again"], "dim")
+            self._field("later", [f"{key} ended"], "dim")
         self.passing.clear()
 
     async def _object(self, document: Json) -> None:
@@ -173,8 +173,11 @@ class Demo:
 
 def _got(grant: Grant) -> str:
     """Say what a container got, in the plugin's own numbers."""
-    card, memory = _short(grant.env[names.ENV_GPU_UUID]), grant.env[names.ENV_MEMORY_MIB]
-    return f"{grant.container}: {grant.env[names.ENV_SLOTS]} slots of {card}, {memory} MiB"
+    cards = ", ".join(map(_short, grant.env[names.ENV_GPU_UUID].split(",")))
+    if grant.resource == names.WHOLE:
+        return f"{grant.container}: all of {cards}"
+    count, memory = grant.env[names.ENV_SLOTS], grant.env[names.ENV_MEMORY_MIB]
+    return f"{grant.container}: {count} slots of {cards}, {memory} MiB"
 
 
 def _short(card: str) -> str:

@@ -10,8 +10,13 @@ from webhook.pod import Container, Json, mapping, sequence
 _AGAIN = "a controller makes another pod; a bare pod stays as it is: delete it and create it again"
 _MEANINGS = {
     f"Insufficient {names.COUNT}": "nowhere that the pod may run are so many slots free",
-    "UnexpectedAdmissionError": f"the node had so many slots, but no card of it had; {_AGAIN}",
+    f"Insufficient {names.WHOLE}": "nowhere that the pod may run has so many cards without a pod",
+    "UnexpectedAdmissionError": (
+        "the node had so many slots, but no card of it had; or a card that was to be had whole"
+        f" was taken first; {_AGAIN}"
+    ),
     f"OutOf{names.COUNT}": f"another pod took the slots first; {_AGAIN}",
+    f"OutOf{names.WHOLE}": f"another pod took the cards first; {_AGAIN}",
 }
 """Of what the scheduler and the kubelet say."""
 _UNKNOWN = (

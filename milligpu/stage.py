@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
+from itertools import chain
 from pathlib import Path
 
 import jsonpatch
@@ -15,13 +16,23 @@ import jsonpatch
 from milligpu import processes, workloads
 from milligpu.kubelet import Grant, Kubelet, pod_key
 from milligpu.processes import ProgramError, Webhook
+from plugin.checkpoint import NAME as CHECKPOINT
 from plugin.config import Config as PluginConfig
 from vgpu import names, slots
+from vgpu.slots import Slot
 from webhook.config import Config as WebhookConfig
 from webhook.pod import Json
 
 _OWN = {"host", "port", "tls_dir", "drain_seconds"}
 """Settings of the webhook that are the stage's to say."""
+
+_SIMULATED = {
+    "inventory": "simulated",
+    "inventory_file": "two-t4-one-l4",
+    "settle_seconds": 0,
+    "poll_seconds": 0.2,
+}
+"""Settings of the plugin that may be others."""
 
 
 class PendingError(Exception):
@@ -51,18 +62,28 @@ class Stage:
     async def run(self, pod: Json) -> tuple[Grant, ...]:
         """Schedule a pod and start it. Raises PendingError, or the kubelet's AdmissionError."""
         self.kubelet.pods.pop(pod_key(pod), None)  # a second one of this name takes its place
+        self._write_down()
         for name in names.GRANT_KEYS:
             if workloads.needs(pod, name) > len(self.kubelet.free(name)):
                 raise PendingError(f"0/1 nodes are available: 1 Insufficient {name}.")
-        return await self.kubelet.admit(pod)
+        grants = await self.kubelet.admit(pod)
+        self._write_down()
+        return grants
+
+    def _write_down(self) -> None:
+        """Write down who has what, where the plugin reads it, in the kubelet's own form."""
+        every = (grant for grants in self.kubelet.pods.values() for grant in grants)
+        entries = [{"ResourceName": e.resource, "DeviceIDs": {"-1": sorted(e.ids)}} for e in every]
+        data = {"PodDeviceEntries": entries, "RegisteredDevices": {}}
+        (self.kubelet.folder / CHECKPOINT).write_text(json.dumps({"Data": data}))
 
     def cards(self) -> dict[str, Counter[str]]:
         """Return for each card how many of its slots each pod holds."""
-        every = map(slots.parse, self.kubelet.devices[names.COUNT])
-        held = {slot.card: Counter[str]() for slot in every}
+        every = chain.from_iterable(self.kubelet.devices.values())
+        held = {slots.parse(each).card: Counter[str]() for each in every}
         for key, grants in self.kubelet.pods.items():
-            for device in {device for grant in grants for device in grant.ids}:
-                held[slots.parse(device).card][key] += 1
+            for device in map(slots.parse, {each for grant in grants for each in grant.ids}):
+                held[device.card][key] += 1 if isinstance(device, Slot) else slots.PER_CARD
         return held
 
 
@@ -93,7 +114,8 @@ async def set_up(environ: Mapping[str, str]) -> AsyncIterator[Stage]:
     with tempfile.TemporaryDirectory(prefix="milligpu-") as home:
         folder = Path(home)
         place = {"host": processes.HOST, "port": 0, "device_plugin_dir": folder}
-        simulated = {"inventory": "simulated", **plugin, **place, "simulate_beside_gpus": "true"}
+        place |= {"pod_resources": folder / "none", "simulate_beside_gpus": "true"}
+        simulated = {**_SIMULATED, **plugin, **place}
         async with Kubelet(folder) as kubelet:
             with (
                 processes.webhook(folder, wait=False, **webhook) as started,
@@ -102,5 +124,7 @@ async def set_up(environ: Mapping[str, str]) -> AsyncIterator[Stage]:
                 ) as cards,
             ):
                 await asyncio.to_thread(started.program.wait_until, started.ready)
-                await asyncio.to_thread(cards.wait_until, lambda: bool(kubelet.devices))
+                await asyncio.to_thread(
+                    cards.wait_until, lambda: kubelet.devices.keys() == {*names.GRANT_KEYS}
+                )
                 yield Stage(started, kubelet)

@@ -23,6 +23,7 @@ Locate: TypeAlias = Callable[[str], str]
 """Returns file and line of a field path, after a comma; nothing where there is no file."""
 
 REFUSED = "refused"
+_CARD = f"{names.ENV_VISIBLE_DEVICES} and {names.ENV_GPU_UUID}"
 _ADVISORY = (
     "a share is advisory: its slots are exact, all on one card; its memory is limited as far as the"
     " framework does what it is told; its computing is not limited"
@@ -56,8 +57,9 @@ def explained(document: Json, config: Config, locate: Locate) -> Iterator[tuple[
             steps += [step for each, step in here if each.container == item.name]
             whose = f" of {at}" if len(places) > 1 else ""
             yield f"{role(item) or 'container'} {item.name}{whose}", steps
-        if any(decision.grant for decision in decisions):
-            steps = [*_scheduled(written, pod), *state(pod), ("not held", _ADVISORY)]
+        if grants := [each.grant for each in decisions if each.grant]:
+            steps = [*_scheduled(written, pod), *state(pod)]
+            steps += [("not held", _ADVISORY)] if any(each.share for each in grants) else []
             yield f"pods of {at}" if at else "pod", steps
     yield "besides", [step for each, step in said if not each.container]
 
@@ -71,8 +73,10 @@ def _asked(decision: Decision, locate: Locate) -> Iterator[Step]:
         exact = f"{quantity.decimal(ask.value, 6)} of a card: " if ask else ""
         text = f"{exact}{grant.number} of the {slots.PER_CARD} slots of one card, {grant.number} %"
         yield "means", text
+    elif grant:
+        yield "means", f"{grant.number} whole card{'s' * (grant.number > 1)}"
     elif ask:
-        yield "means", str(grant or "no share: the ask is taken out")
+        yield "means", "no share: the ask is taken out"
     for other in decision.reading.others:
         yield "gpu", f"{other} is another plugin's and stays"
 
@@ -93,6 +97,8 @@ def _given(
     if grant and grant.share:
         is_own = names.CPU in decision.reading.container.sides()[0]
         yield from _shared(item, grant.share, None if is_own else config)
+    elif grant:
+        yield "plugin", f"sets {_CARD} (cards of the node that no other pod has)"
 
 
 def _shared(item: Container, share: Fraction, config: Config | None) -> Iterator[Step]:
@@ -112,8 +118,7 @@ def _shared(item: Container, share: Fraction, config: Config | None) -> Iterator
         yield "cpu", f"none: {names.ANNOTATION_THROTTLE}: off, or the pod has resources of its own"
     given = f"{names.ENV_SLOTS}={share * slots.PER_CARD}, {names.ENV_SHARE}={part}"
     memory = f"{names.ENV_MEMORY_MIB} and {names.ENV_MEMORY_FRACTION} (its part of the memory)"
-    card = f"{names.ENV_VISIBLE_DEVICES} and {names.ENV_GPU_UUID} (a card of the node)"
-    yield "plugin", f"sets {card}, {given}, {memory}"
+    yield "plugin", f"sets {_CARD} (a card of the node), {given}, {memory}"
 
 
 def _bounded(share: Fraction, cpu: str, config: Config) -> str:

@@ -34,8 +34,8 @@ _ELSEWHERE = (
 )
 _UNKNOWN = f"is unknown to this release, and no node offers it; a share is {names.ASK}: 300m"
 _COUNTS_NOTHING = (
-    f"counts nothing; write requests.{names.COUNT} in a quota, {names.COUNT} in a LimitRange,"
-    " 100 for a card"
+    f"counts nothing; of shares write requests.{names.COUNT} in a quota, {names.COUNT} in a"
+    f" LimitRange, 100 for a card; of whole cards the same with {names.WHOLE}"
 )
 
 

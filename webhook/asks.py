@@ -11,8 +11,7 @@ from webhook.findings import Code, Finding
 from webhook.pod import Container
 
 _PARTS = 1000
-_MOST_CARDS = 2**63 - 1  # the API server caps what is above
-_ABSURD = 1000  # cards: who asks for more, as by 300M, means something else
+_MOST_CARDS = 1000  # more than any node has: who asks for 300M means 300m
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +59,13 @@ class Ask:
         if 0 <= value.numerator < value.denominator:  # a share; to compare a Fraction takes longer
             return []
         text = f"{self.text} is not allowed; {_allowed(config)}"
-        if value.denominator == 1 and 0 < value <= _MOST_CARDS:
+        if value > _MOST_CARDS:
+            text = f"{self.text} is more than {_MOST_CARDS} cards; {_allowed(config)}"
+        elif value.denominator == 1 and value > 0:
             if config.whole_cards or self.grant in had:
                 return []
-            code, text = Code.WHOLE_CARDS, f"{self.text} is {value} cards; {_allowed(config)}"
-            if value <= _ABSURD:
-                other = f"ask for a share below 1, or for {names.NVIDIA_GPU}"
-                text = f"{self.text}: whole cards are not served here; {other}"
+            other = f"ask for a share below 1, or for {names.NVIDIA_GPU}"
+            code, text = Code.WHOLE_CARDS, f"{self.text}: whole cards are not served here; {other}"
         return [self.finding(code, container, text)]
 
     def rounding(self, container: Container) -> list[Finding]:

@@ -58,7 +58,7 @@ def _granted(
 ) -> Json:
     if item.body.get("envFrom"):
         variables = f"{names.ENV_VISIBLE_DEVICES} or {names.ENV_CUDA_DEVICES}"
-        text = f"envFrom cannot be seen into; {variables} there would break the share"
+        text = f"envFrom cannot be seen into; {variables} there would undo what the plugin gives"
         warn(Code.ENV_FROM, "envFrom", text)
     written = item.env()
     env, changes, share = _unreserved(written, warn), {}, grant.share
@@ -79,7 +79,7 @@ def _void(item: Container, warn: Warn) -> Json:
     if own == [wanted]:
         return item.body
     if own:
-        why = "the container has no GPU of its own in a pod with a share"
+        why = "the container has no GPU of its own in a pod with one"
         warn(Code.VOID, "env", f"{names.ENV_VISIBLE_DEVICES} is set to {names.VOID}; {why}")
     return {**item.body, "env": _with_entry(env, wanted)}
 
@@ -90,7 +90,7 @@ def _unreserved(env: list[Json], warn: Warn) -> list[Json]:
     if len(kept) == len(env):
         return env
     gone = (shown(entry["name"]) for entry in env if names.is_reserved(str(entry.get("name"))))
-    text = f"{', '.join(gone)} removed from the pod; the share decides what it sees"
+    text = f"{', '.join(gone)} removed from the pod; the plugin decides what it sees"
     warn(Code.RESERVED_VARIABLE, "env", text)
     return kept
 

@@ -95,7 +95,7 @@ class Config:
     """CPUs that a whole card stands for; a share's CPU limit is this times the share."""
     cpu_limit_max: Fraction = setting(_MOST_CPUS, _cpus)
     """CPUs that a share's CPU limit is at most, where its request is not above."""
-    whole_cards: bool = setting(False, boolean)
+    whole_cards: bool = setting(True, boolean)
     """Whether `gpu: 1` becomes whole cards of our plugin; else it is denied."""
     tolerations: tuple[dict[str, str], ...] = setting((_GPU_TAINT,), _tolerations)
     """Tolerations that a pod with a grant gets, as a JSON list."""

@@ -23,7 +23,7 @@ class Code(Enum):
     MAIN_CONTAINER = "warning", "an annotation names no container, so the first one gets the share"
     RESERVED_VARIABLE = "warning", "a variable that would undo the share is taken out of the pod"
     ENV_FROM = "warning", "variables come from where nobody can see whether they undo the share"
-    VOID = "warning", "a container without a GPU, in a pod with a share, is made to see none"
+    VOID = "warning", "a container without a GPU, in a pod with one, is made to see none"
     MEMORY_FRACTION = "warning", "a memory fraction that is no part of the share is replaced"
     MEMORY_UNLIMITED = "warning", "the memory of TensorFlow Serving is not limited as it is started"
     UNKNOWN_ANNOTATION = "warning", "an annotation with our prefix is unknown to this release"

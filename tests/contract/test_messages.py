@@ -41,7 +41,7 @@ CUSTOM = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}
 EXAMPLES: dict[Code, Json] = {
     Code.MALFORMED: pod({"name": "main", "resources": {"limits": ["gpu"]}}),
     Code.ASK: pod(container(limits={"gpu": "1500m"})),
-    Code.WHOLE_CARDS: pod(container(limits={"gpu": 1})),
+    Code.WHOLE_CARDS: pod(container(limits={"gpu": 1})),  # where they are switched off
     Code.COUNT: pod(container(limits={"milligpu.io/vgpu": 150})),
     Code.REQUESTS: pod(container(requests={"gpu": "300m"})),
     Code.CONFLICT: pod(container(limits={"gpu": "300m", "nvidia.com/gpu": 1})),
@@ -72,7 +72,8 @@ def said(kind: Code) -> list[Finding]:
     if kind is Code.UNTRANSLATED:
         return desired(Review("kubeflow.org", "PyTorchJob", CUSTOM, None), Config()).warnings
     if kind is not Code.SHARE_CHANGED:
-        return findings(creation(EXAMPLES[kind]), Config())
+        config = Config(whole_cards=kind is not Code.WHOLE_CARDS)
+        return findings(creation(EXAMPLES[kind]), config)
     stored = desired(creation(pod(sharing())), Config()).object
     changed = copied(stored)
     changed["spec"]["containers"][0]["resources"]["limits"]["gpu"] = "500m"

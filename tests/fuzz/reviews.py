@@ -25,11 +25,15 @@ from webhook.config import Config
 from webhook.pod import Json
 
 CONFIGS = (
-    Config(whole_cards=True),
     Config(),
-    Config(whole_cards=True, cpus_per_gpu=Fraction(7, 3), runtime_class="nvidia", tolerations=()),
-    Config(whole_cards=True, cpus_per_gpu=Fraction(40), cpu_limit_max=Fraction(3, 2)),
-    Config(cpus_per_gpu=Fraction(1, 3), tolerations=(TOLERATION, {"key": "later"})),
+    Config(whole_cards=False),
+    Config(cpus_per_gpu=Fraction(7, 3), runtime_class="nvidia", tolerations=()),
+    Config(cpus_per_gpu=Fraction(40), cpu_limit_max=Fraction(3, 2)),
+    Config(
+        whole_cards=False,
+        cpus_per_gpu=Fraction(1, 3),
+        tolerations=(TOLERATION, {"key": "later"}),
+    ),
 )
 Rewritten = Callable[[Json, Config], Json | None]
 """Makes the stored object of a new one; None: it is denied."""

@@ -31,7 +31,8 @@ from webhook.config import Config
 Json = dict[str, Any]
 
 FILES = sorted([*EXAMPLES.glob("*.yaml"), *EXAMPLES.glob("refused/*.yaml")])
-T4S = [gpu["uuid"][:12] for gpu in json.loads((SHIPPED / "two-t4.json").read_text())["gpus"]]
+INVENTORY = json.loads((SHIPPED / "two-t4-one-l4.json").read_text())
+CARDS = [gpu["uuid"][:12] for gpu in INVENTORY["gpus"]]
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def test_every_example_is_shown_with_the_webhooks_own_words(folder: Path) -> Non
 def test_the_main_job_is_there_to_see(folder: Path) -> None:
     _, out, _ = run(folder)
     text = flat(out)
-    first, second = T4S
+    first, second, third = CARDS
     for number in (0, 1, 2):
         assert f"sentiment-{number} Running model: 30 slots of {first}, 4608 MiB" in text
     assert "- gpu: 300m memory: 2Gi + milligpu.io/vgpu: '30'" in text
@@ -112,9 +113,13 @@ def test_the_main_job_is_there_to_see(folder: Path) -> None:
     assert "uploader:1 + env: + - {name: NVIDIA_VISIBLE_DEVICES, value: void}" in text
     assert "333m is rounded up to 34 slots" in text
     assert f"{first} {'#' * 15}{'=' * 15}{'#' * 15}{'=' * 5} 100 of 100 " in text
-    end = out[out.index("8/8 ") :]
+    assert "offers 300 x milligpu.io/vgpu plugin offers 3 x milligpu.io/pgpu" in text
+    assert f"pretraining Running trainer: all of {third} plugin MILLIGPU_GPU_UUID={third}-" in text
+    assert f"{third} {'#' * 50} 100 of 100 pretraining:100" in text
+    end = out[out.index("9/9 ") :]
     assert f"{first}  {'#' * 15}{'=' * 15}{'#' * 15}.....   90 of 100" in end
     assert f"{second}  {'#' * 15}{'.' * 35}   30 of 100" in end
+    assert f"{third}  {'.' * 50}    0 of 100" in end
 
 
 def test_other_settings_and_other_cards_make_another_story(folder: Path, tmp_path: Path) -> None:
@@ -163,7 +168,8 @@ def test_a_file_of_ones_own(folder: Path, tmp_path: Path) -> None:
     listed = {"apiVersion": "v1", "kind": "List", "items": [big, pod("late", gpu="400m"), whole]}
     job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "j"}}
     path = write(tmp_path / "my.yaml", service, job, listed)
-    status, out, err = run(folder, path, FORCE_COLOR="", PYTHONIOENCODING="ascii")
+    environ = {"FORCE_COLOR": "", "PYTHONIOENCODING": "ascii", "MILLIGPU_INVENTORY_FILE": "two-t4"}
+    status, out, err = run(folder, path, **environ)
     assert (status, err) == (0, "")
     assert out.isascii()
     assert "\x1b" not in out
@@ -184,19 +190,42 @@ def test_pods_of_a_file_that_end_make_room_for_the_next_one(folder: Path, tmp_pa
     status, out, _ = run(folder, *files)
     assert status == 0
     assert flat(out).count("Running c: 90 slots of") == 3
-    assert "a ended; its slots are free again" in out
+    assert "a ended" in out
 
 
 def test_a_pod_of_the_same_name_takes_the_place_of_the_first(folder: Path, tmp_path: Path) -> None:
     twice = write(tmp_path / "a.yaml", pod("a", gpu="900m"), pod("a", gpu="800m"))
     full = [pod("x", gpu="900m"), pod("y", gpu="900m"), pod("b", gpu="100m"), pod("b", gpu="300m")]
     never = write(tmp_path / "b.yaml", *full)
-    status, out, err = run(folder, twice, never, twice)
+    status, out, err = run(folder, twice, never, twice, MILLIGPU_INVENTORY_FILE="two-t4")
     assert (status, err) == (0, "")
     assert " 80 of 100 a:80 " in flat(out[: out.index("2/3")])
     assert out.count("default/a ended") == out.count("default/x ended") == 1
     assert "b  Pending" in out
     assert "default/b ended" not in out, "the first one was gone before"
+
+
+def test_whole_cards_and_shares_keep_out_of_each_others_way(folder: Path, tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "my.yaml",
+        pod("share", gpu="100m"),
+        pod("pair", gpu=2),
+        pod("single", gpu=1),
+        pod("count", **{"milligpu.io/vgpu": 90}),
+        pod("late", gpu="100m"),
+    )
+    status, out, err = run(folder, path)
+    assert (status, err) == (0, "")
+    text, (first, second, third) = flat(out), CARDS
+    assert f"pair Running c: all of {second}, {third} plugin" in text
+    both = ",".join(gpu["uuid"] for gpu in INVENTORY["gpus"][1:])
+    assert f"MILLIGPU_GPU_UUID={both}NVIDIA_VISIBLE_DEVICES={both}" in re.sub(r"\s", "", out)
+    assert "single Pending 0/1 nodes are available: 1 Insufficient milligpu.io/pgpu." in text
+    assert f"count Running c: 90 slots of {first}" in text
+    assert "late Pending 0/1 nodes are available: 1 Insufficient milligpu.io/vgpu." in text
+    assert f"{first} {'#' * 5}{'=' * 45} 100 of 100 share:10 count:90" in text
+    for card in (second, third):
+        assert f"{card} {'#' * 50} 100 of 100 pair:100" in text
 
 
 def test_a_file_without_a_share_says_so(folder: Path, tmp_path: Path) -> None:
@@ -322,7 +351,8 @@ class Liars:
 
     url = "https://nowhere"
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.devices = {names.COUNT: {f"SIM-x::{number}": True for number in range(77)}}
         self.pods: dict[str, tuple[Grant, ...]] = {}
 
@@ -361,7 +391,7 @@ class Liars:
 def test_nothing_is_shown_that_the_programs_did_not_answer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    liars = cast(Any, Liars())
+    liars = cast(Any, Liars(tmp_path))
     stage = Stage(liars, liars)
     path = write(tmp_path / "my.yaml", *(pod(name, gpu="300m") for name in ("a", "bad", "unlucky")))
     demo = Demo(Screen(100, colour=False), stage)
@@ -382,7 +412,7 @@ class Gone(Liars):
         raise ConnectionRefusedError("nobody listens")
 
 
-def test_a_webhook_that_does_not_answer_is_said() -> None:
-    gone = cast(Any, Gone())
+def test_a_webhook_that_does_not_answer_is_said(tmp_path: Path) -> None:
+    gone = cast(Any, Gone(tmp_path))
     with pytest.raises(ProgramError, match="no answer from the webhook: nobody listens"):
         asyncio.run(Stage(gone, gone).create(pod("a", gpu="300m")))

@@ -81,7 +81,7 @@ def test_findings_have_file_and_line_and_the_status_says_that_there_are_some(
     allowed = "a share above 0 and below 1 such as 300m or 0.3"
     assert out.splitlines() == [
         "wrong.yaml:9: warning: container main: NVIDIA_VISIBLE_DEVICES removed from the pod;"
-        " the share decides what it sees [reserved-variable]",
+        " the plugin decides what it sees [reserved-variable]",
         "wrong.yaml:13: note: container main: 333m is rounded up to 34 slots (0.34 of a card)"
         " [rounded]",
         "wrong.yaml:17: error: spec.containers[1].resources.limits[gpu]: 1500m is not allowed;"
@@ -174,7 +174,7 @@ def test_json_has_every_part_of_a_finding(folder: Folder) -> None:
         "line": 9,
         "level": "warning",
         "code": "reserved-variable",
-        "text": "NVIDIA_VISIBLE_DEVICES removed from the pod; the share decides what it sees",
+        "text": "NVIDIA_VISIBLE_DEVICES removed from the pod; the plugin decides what it sees",
         "field": "spec.containers[0].env",
         "container": "main",
     }

@@ -89,8 +89,8 @@ class Row:
 
     written: str
     outcome: Outcome
-    on: Outcome | None = None
-    """The outcome where whole cards are served, if that makes a difference."""
+    off: Outcome | None = None
+    """The outcome where whole cards are not served, if that makes a difference."""
     api: Difference | None = None
     """What the real API server makes of it, if that differs."""
     api_templates: Difference | None = None
@@ -100,12 +100,12 @@ class Row:
 
     def expected(self, *, whole: bool) -> Outcome:
         """Return the outcome, with whole cards on or off."""
-        return self.on if whole and self.on else self.outcome
+        return self.outcome if whole or not self.off else self.off
 
     @property
     def settings(self) -> tuple[bool, ...]:
-        """Whether whole cards are served: off, and on where that makes a difference."""
-        return (False, True) if self.on else (False,)
+        """Whether whole cards are served: they are, and are not where that makes a difference."""
+        return (True, False) if self.off else (True,)
 
     def difference(self, kind: str) -> Difference | None:
         """Return what the real API server makes of a kind, if that differs."""
@@ -225,29 +225,29 @@ ROWS = [
     Row("limits: {gpu: 300m}, annotations: {milligpu.io/gpu: it=30%}", Share(30)),
     Row("limits: {gpu: 300m}, annotations: {milligpu.io/gpu: '0.3'}", Share(30), places=APP),
     # Whole cards.
-    Row("limits: {gpu: 1}", Denied("{it}.resources.limits[gpu]: 1: ", OFF), Whole(1)),
-    Row("limits: {gpu: 2}", Denied("{it}.resources.limits[gpu]: 2: ", OFF), Whole(2)),
-    Row("limits: {gpu: 17}", Denied("{it}.resources.limits[gpu]: 17: ", OFF), Whole(17)),
-    Row("limits: {gpu: 2000m}", Denied("{it}.resources.limits[gpu]: 2", OFF), Whole(2)),
+    Row("limits: {gpu: 1}", Whole(1), off=Denied("{it}.resources.limits[gpu]: 1: ", OFF)),
+    Row("limits: {gpu: 2}", Whole(2), off=Denied("{it}.resources.limits[gpu]: 2: ", OFF)),
+    Row("limits: {gpu: 17}", Whole(17), off=Denied("{it}.resources.limits[gpu]: 17: ", OFF)),
+    Row("limits: {gpu: 2000m}", Whole(2), off=Denied("{it}.resources.limits[gpu]: 2", OFF)),
     Row(
         "limits: {milligpu.io/gpu: '2'}",
-        Denied("{it}.resources.limits[milligpu.io/gpu]: 2: ", OFF),
         Whole(2),
+        off=Denied("{it}.resources.limits[milligpu.io/gpu]: 2: ", OFF),
     ),
     Row(
         "annotations: {milligpu.io/gpu: '1'}",
-        Denied("{pod}.annotations[milligpu.io/gpu]: 1: ", OFF),
         Whole(1),
+        off=Denied("{pod}.annotations[milligpu.io/gpu]: 1: ", OFF),
     ),
     Row(
         "annotations: {milligpu.io/gpu: '1.0'}",
-        Denied("{pod}.annotations[milligpu.io/gpu]: 1.0: ", OFF),
         Whole(1),
+        off=Denied("{pod}.annotations[milligpu.io/gpu]: 1.0: ", OFF),
     ),
     Row(
         "annotations: {milligpu.io/gpu: it=200%}",
-        Denied("{pod}.annotations[milligpu.io/gpu]: 200%: ", OFF),
         Whole(2),
+        off=Denied("{pod}.annotations[milligpu.io/gpu]: 200%: ", OFF),
     ),
     Row("limits: {milligpu.io/pgpu: 2}", Whole(2), api_templates=Unsent()),
     # NVIDIA's own, in whole numbers: not even sent to us.
@@ -505,7 +505,7 @@ ROWS = [
         "annotations: {milligpu.io/gpus: 300m}",
         Untouched("annotation milligpu.io/gpus is unknown to this release and has no effect"),
     ),
-    # Variables that would break the share.
+    # Variables that would undo what the plugin gives.
     *(
         Row(
             f"limits: {{gpu: 300m}}, env: [{entry}, {{name: A, value: b}}]", Share(30, removes=name)

@@ -107,9 +107,23 @@ def test_a_count_was_asked_by_nobody() -> None:
 
 def test_an_ask_for_nothing_and_for_whole_cards() -> None:
     assert main(pod(container(limits={"gpu": 0})))["means"] == "no share: the ask is taken out"
-    steps = main(pod(container(limits={"gpu": 2})), MILLIGPU_WHOLE_CARDS="true")
-    assert steps["means"] == "milligpu.io/pgpu: 2"
-    assert not {"memory", "cpu", "plugin"} & set(steps)
+    for limits, means in (
+        ({"gpu": 1}, "1 whole card"),
+        ({"gpu": 2}, "2 whole cards"),
+        ({"milligpu.io/pgpu": 2}, "2 whole cards"),
+    ):
+        document = pod(container(limits=limits), container("other"))
+        steps = main(document)
+        assert steps["means"] == means
+        assert steps["stored"].startswith(f"milligpu.io/pgpu: {means[0]} in limits and requests")
+        assert steps["plugin"] == (
+            "sets NVIDIA_VISIBLE_DEVICES and MILLIGPU_GPU_UUID"
+            " (cards of the node that no other pod has)"
+        )
+        assert not {"memory", "cpu"} & set(steps)
+        sections = told(document)
+        assert dict(sections["container other"]).keys() == {"void"}
+        assert dict(sections["pod"]).keys() == {"tolerates"}, "it is held: it is the whole card"
 
 
 def test_numbers_are_those_of_the_settings_and_of_the_objects() -> None:
@@ -276,14 +290,35 @@ def test_devices_of_others_are_not_ours() -> None:
         (
             {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "Allocate failed"},
             "UnexpectedAdmissionError: Allocate failed",
-            "the node had so many slots, but no card of it had; a controller makes another pod;"
-            " a bare pod stays as it is: delete it and create it again",
+            "the node had so many slots, but no card of it had; or a card that was to be had whole"
+            " was taken first; a controller makes another pod; a bare pod stays as it is:"
+            " delete it and create it again",
         ),
         (
             {"phase": "Failed", "reason": "OutOfmilligpu.io/vgpu"},
             "OutOfmilligpu.io/vgpu",
             "another pod took the slots first; a controller makes another pod;"
             " a bare pod stays as it is: delete it and create it again",
+        ),
+        (
+            {"phase": "Failed", "reason": "OutOfmilligpu.io/pgpu"},
+            "OutOfmilligpu.io/pgpu",
+            "another pod took the cards first; a controller makes another pod;"
+            " a bare pod stays as it is: delete it and create it again",
+        ),
+        (
+            {
+                "phase": "Pending",
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "message": "0/1 nodes are available: 1 Insufficient milligpu.io/pgpu.",
+                    }
+                ],
+            },
+            "0/1 nodes are available: 1 Insufficient milligpu.io/pgpu.",
+            "nowhere that the pod may run has so many cards without a pod",
         ),
     ],
 )

@@ -98,11 +98,10 @@ def test_settings_are_those_of_the_webhook(
     tmp_path: Path, capfd: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = file(tmp_path, DEPLOYMENT.replace("333m", "2"))
-    assert mutate.main([path], "object") == 1
-    monkeypatch.setenv("MILLIGPU_WHOLE_CARDS", "true")
-    capfd.readouterr()
     assert mutate.main([path], "object") == 0
     assert f"{names.WHOLE}: '2'" in capfd.readouterr().out
+    monkeypatch.setenv("MILLIGPU_WHOLE_CARDS", "false")
+    assert mutate.main([path], "object") == 1
     monkeypatch.setenv("MILLIGPU_WHOLE_CARDS", "perhaps")
     with pytest.raises(SettingsError, match="MILLIGPU_WHOLE_CARDS"):
         mutate.main([path], "object")

@@ -22,7 +22,6 @@ from tests.unit.webhook.objects import (
     sent,
     update,
 )
-from webhook.config import Config
 from webhook.pod import Json
 
 ASK = "milligpu.io/gpu"
@@ -30,7 +29,6 @@ FRAMEWORK = "milligpu.io/framework"
 THROTTLE = "milligpu.io/cpu-throttle"
 SHARE = "milligpu.io/share"
 DEFAULT = "kubectl.kubernetes.io/default-container"
-WITH_WHOLE = Config(whole_cards=True)
 
 
 def noted(note: Any, *containers: Json, key: str = ASK, **more: Any) -> Json:
@@ -62,7 +60,7 @@ ASKED: dict[str, dict[str, str]] = {
 @pytest.mark.parametrize("note", ASKED)
 def test_an_annotation_is_an_ask_of_a_pod(note: str, form: str) -> None:
     """B04: also where the container has no resources at all; B102: plain decimals."""
-    made = created(FORMS[form](noted(note)), WITH_WHOLE)
+    made = created(FORMS[form](noted(note)))
     assert gpus(named(made)) == ASKED[note]
     assert made["metadata"]["annotations"][ASK] == note
 
@@ -71,7 +69,7 @@ def test_an_annotation_is_an_ask_of_a_pod(note: str, form: str) -> None:
 def test_a_template_with_the_annotation_is_not_changed(note: str) -> None:
     """Design section 4: no field differs; the pods get their share when they are made."""
     for kind in TEMPLATES:
-        outcome = create(sent(holding(kind, noted(note))), WITH_WHOLE)
+        outcome = create(sent(holding(kind, noted(note))))
         assert (outcome.allowed, outcome.patch) == (True, []), kind
 
 
@@ -217,7 +215,7 @@ def test_an_annotation_that_cannot_be_meant_is_denied_with_its_place(case: str) 
     """Design section 4: asks in template annotations are validated there, and denied there."""
     key, note, value, allowed = BAD[case]
     for kind in KINDS:
-        message = denied(sent(holding(kind, noted(note, key=key))), WITH_WHOLE)
+        message = denied(sent(holding(kind, noted(note, key=key))))
         assert message.startswith(prefix(kind, f"metadata.annotations[{key}]: "))
         assert value in message
         assert allowed in message
@@ -310,7 +308,7 @@ def test_the_record_says_what_each_container_has() -> None:
         container("c"),
         init=[container("warm", {COUNT: "5"})],
     )
-    made = created(sent(obj), WITH_WHOLE)
+    made = created(sent(obj))
     assert made["metadata"]["annotations"][SHARE] == (
         '{"warm":{"slots":5,"share":"0.05"},"a":{"slots":34,"share":"0.34"},"b":{"cards":2}}'
     )

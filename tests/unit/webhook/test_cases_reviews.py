@@ -105,7 +105,7 @@ def test_a_big_legal_pod_is_answered(client: FlaskClient) -> None:
 
 SETTINGS = {
     "cpus": Config(cpus_per_gpu=Fraction(64)),
-    "whole cards": Config(whole_cards=True),
+    "no whole cards": Config(whole_cards=False),
     "scheduling": Config(runtime_class="nvidia", tolerations=({"operator": "Exists"},)),
 }
 

@@ -62,9 +62,9 @@ def test_every_toleration_that_a_pod_may_have(toleration: dict[str, str]) -> Non
 
 
 def test_other_settings() -> None:
-    environ = {"MILLIGPU_WHOLE_CARDS": "true", "MILLIGPU_RUNTIME_CLASS": "nvidia"}
+    environ = {"MILLIGPU_WHOLE_CARDS": "false", "MILLIGPU_RUNTIME_CLASS": "nvidia"}
     config = read(Config, environ)
-    assert (config.whole_cards, config.runtime_class) == (True, "nvidia")
+    assert (config.whole_cards, config.runtime_class) == (False, "nvidia")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from tests.unit.webhook.objects import (
     pod,
     sent,
 )
-from webhook.config import Config
 from webhook.pod import Json
 
 FRACTION = "PER_PROCESS_GPU_MEMORY_FRACTION"
@@ -165,7 +164,7 @@ def test_env_from_is_warned_about() -> None:
 def test_whole_cards_lose_reserved_variables_and_get_no_fraction() -> None:
     """Design section 1: what is said of a share holds for every grant, but for memory settings."""
     body = container(limits={"gpu": "1"}, env=entries((VISIBLE, "all"), (FRACTION, "0.9")))
-    made = created(sent(pod(body)), Config(whole_cards=True))
+    made = created(sent(pod(body)))
     assert named(made)["env"] == entries((FRACTION, "0.9"))
 
 
@@ -241,7 +240,7 @@ def test_no_cards_and_other_devices_are_no_gpu(limits: Json) -> None:
 
 def test_void_holds_beside_whole_cards_too() -> None:
     obj = pod(container("whole", {"gpu": "2"}), container())
-    made = created(sent(obj), Config(whole_cards=True))
+    made = created(sent(obj))
     assert env(named(made)) == {VISIBLE: "void"}
 
 

@@ -24,8 +24,6 @@ from tests.unit.webhook.objects import (
 from webhook.config import Config
 from webhook.pod import Json
 
-WITH_WHOLE = Config(whole_cards=True)
-
 
 def asked(place: str, kind: str, limits: Json, **fields: Any) -> Json:
     return holding(kind, at_place(place, container(limits=limits, **fields)))
@@ -96,7 +94,7 @@ def test_what_is_finer_than_thousandths_is_what_an_api_server_makes_of_it(
 ) -> None:
     """It rounds up: 0.9999 is a whole card."""
     obj = holding(kind, pod(container(limits={key: value})))
-    written, arriving = create(obj, WITH_WHOLE), create(sent(obj), WITH_WHOLE)
+    written, arriving = create(obj), create(sent(obj))
     assert written.allowed is arriving.allowed
     limits = (named(each.object)["resources"]["limits"] for each in (written, arriving))
     one, other = ({k: canonical(v) for k, v in each.items()} for each in limits)
@@ -118,9 +116,12 @@ def test_no_message_sends_people_to_what_is_denied_as_well(value: str) -> None:
     assert said[True] == f"{said[False]}, or whole cards such as 1 or 2"
 
 
-def test_a_number_of_cards_that_nobody_has_was_to_be_a_share() -> None:
-    message = denied(asked("container", "Pod", {"gpu": "300M"}), Config(whole_cards=False))
-    assert "300M is 300000000 cards; allowed: a share" in message
+@pytest.mark.parametrize("whole_cards", [True, False])
+@pytest.mark.parametrize("value", ["300M", "1001", "1000500m", "1e30"])
+def test_a_number_of_cards_that_nobody_has_was_to_be_a_share(value: str, whole_cards: bool) -> None:
+    obj = asked("container", "Pod", {"gpu": value})
+    message = denied(obj, Config(whole_cards=whole_cards))
+    assert f"{value} is more than 1000 cards; allowed: a share" in message
 
 
 def test_a_percentage_is_not_for_limits() -> None:

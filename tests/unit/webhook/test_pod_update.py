@@ -28,7 +28,6 @@ from webhook.pod import Json
 ASK = "milligpu.io/gpu"
 SHARE = "milligpu.io/share"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
-WITH_WHOLE = Config(whole_cards=True)
 
 
 def stored(manifest: Json, config: Config | None = None) -> Json:
@@ -52,7 +51,6 @@ LATER = Config(
     cpus_per_gpu=Config().cpus_per_gpu * 2,
     tolerations=({"key": "later", "operator": "Exists"},),
     runtime_class="nvidia",
-    whole_cards=True,
 )
 BARE: dict[str, Json] = {
     "limits": pod(SHARING),
@@ -116,21 +114,21 @@ BARE: dict[str, Json] = {
 @pytest.mark.parametrize("name", BARE)
 def test_a_bare_pod_applied_again_is_the_stored_one(name: str, operation: str) -> None:
     """M4, M6: client-side and server-side apply send the asks, own args and what we removed."""
-    old = stored(BARE[name], WITH_WHOLE)
-    outcome = update(reapplied(old, BARE[name], operation), old, WITH_WHOLE)
+    old = stored(BARE[name])
+    outcome = update(reapplied(old, BARE[name], operation), old)
     assert outcome.allowed, outcome.message
     assert outcome.object["spec"] == old["spec"]
     assert outcome.object["metadata"].get("annotations") == old["metadata"].get("annotations")
 
 
-@pytest.mark.parametrize("config", [WITH_WHOLE, LATER], ids=["same settings", "others"])
+@pytest.mark.parametrize("config", [Config(), LATER], ids=["same settings", "others"])
 @pytest.mark.parametrize("name", [name for name in BARE if name != "own cpu"])
 def test_resources_that_were_taken_back_are_the_stored_ones(name: str, config: Config) -> None:
     """Server-side apply after client-side apply removes maps that it recorded at creation.
 
     What the manifest has comes again, and API defaulting copies limits that are left.
     """
-    old = stored(BARE[name], WITH_WHOLE)
+    old = stored(BARE[name])
     new = reapplied(old, BARE[name])
     for body, written in zip(containers(new), containers(BARE[name]), strict=True):
         body["resources"].pop("requests", None)
@@ -163,8 +161,8 @@ def test_another_image_applied_with_it_is_all_that_changes(name: str) -> None:
     def another_image(manifest: Json) -> None:
         manifest["spec"]["containers"][-1]["image"] += "-2"
 
-    old = stored(BARE[name], WITH_WHOLE)
-    outcome = update(reapplied_and_changed(old, BARE[name], another_image), old, WITH_WHOLE)
+    old = stored(BARE[name])
+    outcome = update(reapplied_and_changed(old, BARE[name], another_image), old)
     assert outcome.allowed, outcome.message
     wanted = copied(old["spec"])
     wanted["containers"][-1]["image"] += "-2"
@@ -173,13 +171,13 @@ def test_another_image_applied_with_it_is_all_that_changes(name: str) -> None:
 
 @pytest.mark.parametrize("name", BARE)
 def test_labels_images_and_tolerations_of_a_stored_pod_pass(name: str) -> None:
-    old = stored(BARE[name], WITH_WHOLE)
+    old = stored(BARE[name])
     new = copied(old)
     new["metadata"]["labels"] = {"a": "b"}
     new["spec"]["containers"][0]["image"] = "registry.example/other"
     new["spec"].setdefault("tolerations", []).append({"key": "more", "operator": "Exists"})
     new["spec"]["activeDeadlineSeconds"] = 60
-    outcome = update(new, old, WITH_WHOLE)
+    outcome = update(new, old)
     assert (outcome.allowed, outcome.patch, outcome.warnings) == (True, [], [])
 
 
@@ -196,7 +194,7 @@ def test_set_image_to_a_server_adds_no_argument(image: str) -> None:
 @pytest.mark.parametrize("name", BARE)
 def test_a_settings_change_does_not_reach_stored_pods(name: str) -> None:
     """Design section 4: a setting that changes later touches new pods only."""
-    old = stored(BARE[name], WITH_WHOLE)
+    old = stored(BARE[name])
     outcome = update(reapplied(old, BARE[name]), old, LATER)
     assert outcome.allowed
     assert outcome.object["spec"] == old["spec"]
@@ -263,8 +261,8 @@ def asking(form: str, ask: str) -> Json:
 @pytest.mark.parametrize("case", CHANGED)
 def test_a_changed_ask_is_denied(case: str) -> None:
     form, ask, has = CHANGED[case]
-    old = stored(asking(form, "300m" if form == "limits" else "main=300m"), WITH_WHOLE)
-    outcome = update(reapplied(old, asking(form, ask)), old, WITH_WHOLE)
+    old = stored(asking(form, "300m" if form == "limits" else "main=300m"))
+    outcome = update(reapplied(old, asking(form, ask)), old)
     assert not outcome.allowed
     place = {
         "limits": "spec.containers[0].resources.limits[gpu]",
@@ -326,7 +324,9 @@ def untouched(outcome: Outcome) -> None:
     assert (outcome.patch, outcome.warnings) == ([], [])
 
 
-@pytest.mark.parametrize("config", [Config(), WITH_WHOLE], ids=["no whole cards", "whole cards"])
+@pytest.mark.parametrize(
+    "config", [Config(), Config(whole_cards=False)], ids=["whole cards", "none"]
+)
 @pytest.mark.parametrize("name", BEFORE)
 def test_a_pod_from_before_can_be_labelled_and_finished(name: str, config: Config) -> None:
     """M13: else its every label is refused, and its Job never loses a finalizer."""

@@ -106,7 +106,8 @@ def test_what_a_controller_made_follows_its_owner() -> None:
 def test_whole_cards_that_are_stored_stay_where_they_are_switched_off() -> None:
     stored = {"limits": {names.WHOLE: "1"}, "requests": {names.WHOLE: "1"}}
     new = deployment({**stored, "limits": {**stored["limits"], names.ASK: "1"}}, {})
-    made = desired(Review("apps", "Deployment", new, deployment(stored, {})), Config())
+    review = Review("apps", "Deployment", new, deployment(stored, {}))
+    made = desired(review, Config(whole_cards=False))
     assert made.object == deployment(stored, {})
 
 
@@ -128,7 +129,7 @@ def test_a_manifest_may_declare_what_its_ask_did_not_make(
     old = deployment({"limits": made, "requests": made}, declare(asked))
     new = deployment({"limits": {**made, **declared}, "requests": made}, declare(declared))
     review = Review("apps", "Deployment", new, old, "kubectl")
-    spec = desired(review, Config(whole_cards=True)).object["spec"]["template"]["spec"]
+    spec = desired(review, Config()).object["spec"]["template"]["spec"]
     assert spec["containers"][0]["resources"]["limits"] == declared
 
 

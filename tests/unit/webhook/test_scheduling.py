@@ -97,7 +97,7 @@ def test_the_runtime_class_is_added_where_there_is_none() -> None:
     assert runtime_class("kata", "") == "kata"
 
 
-CONFIG = Config(whole_cards=True, runtime_class="nvidia")
+CONFIG = Config(runtime_class="nvidia")
 
 
 def test_a_pod_with_whole_cards_is_scheduled_like_one_with_a_share() -> None:

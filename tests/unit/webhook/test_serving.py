@@ -20,7 +20,6 @@ from tests.unit.webhook.objects import (
     pod,
     sent,
 )
-from webhook.config import Config
 from webhook.pod import Json
 
 FRAMEWORK = "milligpu.io/framework"
@@ -263,7 +262,7 @@ def test_only_a_container_with_a_share_is_changed() -> None:
         container("whole", {"gpu": "1"}, image=OFFICIAL),
         container("count", {COUNT: "5"}, image=OFFICIAL),
     )
-    made = created(sent(obj), Config(whole_cards=True))
+    made = created(sent(obj))
     assert {body["name"]: body.get("args") for body in made["spec"]["containers"]} == {
         "plain": None,
         "nvidia": None,

@@ -27,7 +27,7 @@ from webhook.config import Config
 from webhook.pod import Json
 
 ASK = "milligpu.io/gpu"
-WITH_WHOLE = Config(whole_cards=True)
+WITHOUT_WHOLE = Config(whole_cards=False)
 MANIFESTS: dict[str, Json] = {
     "limits": pod(container(limits={"gpu": "300m"})),
     "qualified": pod(container(limits={"milligpu.io/gpu": 0.3})),
@@ -50,7 +50,7 @@ MANIFESTS: dict[str, Json] = {
 
 def stored(kind: str, manifest: Json) -> Json:
     """Return a workload as it is in the cluster."""
-    made = created(sent(holding(kind, manifest)), WITH_WHOLE)
+    made = created(sent(holding(kind, manifest)))
     made["metadata"] |= {"uid": "1", "generation": 1, "creationTimestamp": "2026-11-01"}
     made["status"] = {"replicas": 3}
     return made
@@ -66,7 +66,7 @@ def test_a_manifest_applied_again_gives_the_stored_template(kind: str) -> None:
     for name, manifest in MANIFESTS.items():
         old, obj = stored(kind, manifest), holding(kind, manifest)
         for again in (reapplied(old, obj, "Update"), reapplied(old, obj, "Apply"), sent(obj)):
-            outcome = update(again, old, WITH_WHOLE)
+            outcome = update(again, old)
             assert outcome.allowed, outcome.message
             assert held(outcome.object) == held(old), name
 
@@ -113,7 +113,7 @@ def test_a_changed_ask_wins_over_the_stored_grant(ask: Json, wanted: Json, kind:
     old = stored(kind, MANIFESTS["limits"])
     changed = holding(kind, pod(container(limits=ask)))
     for new in (reapplied(old, changed), sent(changed)):
-        outcome = update(new, old, WITH_WHOLE)
+        outcome = update(new, old)
         assert outcome.allowed, outcome.message
         assert gpus(named(outcome.object)) == wanted
     assert gpus(named(old)) == {COUNT: "30"}
@@ -123,7 +123,7 @@ def test_a_changed_ask_wins_over_the_stored_grant(ask: Json, wanted: Json, kind:
 def test_a_whole_ask_can_become_a_share(kind: str) -> None:
     old = stored(kind, MANIFESTS["whole"])
     new = reapplied(old, holding(kind, MANIFESTS["limits"]))
-    assert gpus(named(update(new, old, WITH_WHOLE).object)) == {COUNT: "30"}
+    assert gpus(named(update(new, old).object)) == {COUNT: "30"}
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
@@ -189,9 +189,9 @@ FAULTY: dict[str, Json] = {
 @pytest.mark.parametrize("name", FAULTY)
 def test_an_old_fault_is_not_held_against_an_update(name: str, kind: str) -> None:
     old = sent(holding(kind, FAULTY[name]))
-    assert not create(old).allowed
+    assert not create(old, WITHOUT_WHOLE).allowed
     new = {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}}
-    outcome = update(new, old)
+    outcome = update(new, old, WITHOUT_WHOLE)
     assert (outcome.allowed, outcome.patch, outcome.warnings) == (True, [], [])
 
 
@@ -302,5 +302,5 @@ def test_a_job_from_before_keeps_its_template() -> None:
     """B77: a Job's template is immutable, so a translation now would refuse its every update."""
     old = sent(holding("Job", FAULTY["a whole ask"]))
     new = {**old, "spec": {**old["spec"], "suspend": True}}
-    outcome = update(new, old, WITH_WHOLE)
+    outcome = update(new, old)
     assert (outcome.allowed, outcome.patch) == (True, [])
