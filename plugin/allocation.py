@@ -60,8 +60,9 @@ def choose_wholes(
     """Return exactly `size` cards, the required ones among them. Raises RefusedError."""
     chosen = dict.fromkeys(sorted(required))
     rest = sorted(set(free).difference(chosen))
-    if not len(chosen) <= size <= len(chosen) + len(rest):
-        raise RefusedError(f"{size} cards of {len(rest)} available, {len(chosen)} of them required")
+    room = len(chosen) + len(rest)
+    if not len(chosen) <= size <= room:
+        raise RefusedError(f"{size} cards of {room} available, {len(chosen)} of them required")
     return (*chosen, *rest[: size - len(chosen)])
 
 

@@ -41,7 +41,7 @@ async def _listen(node: Node, inventory: Inventory, seconds: float, metrics: Met
     clock = asyncio.get_running_loop().time
     until = clock() + seconds
     while (rest := until - clock()) > 0:
-        for event in await in_thread(partial(inventory.wait, rest)):
+        for event in await _answer(node, partial(inventory.wait, rest), rest):
             kind = node.struck(event)
             log.warning("XID", gpu=event.uuid, xid=event.xid, kind=kind)
             metrics.events.labels(event.uuid, event.xid, kind).inc()
@@ -49,11 +49,14 @@ async def _listen(node: Node, inventory: Inventory, seconds: float, metrics: Met
         await asyncio.sleep(min(until - clock(), AFTER_EVENT_SECONDS))
 
 
-async def _answer(node: Node, call: Callable[[], T]) -> T:
-    """Return what the driver answers; tell the node when that takes too long, and wait on."""
+async def _answer(node: Node, call: Callable[[], T], asleep: float = 0.0) -> T:
+    """Return what the driver answers; tell the node when that takes too long, and wait on.
+
+    `asleep`: seconds that the call is meant to take.
+    """
     answer = asyncio.ensure_future(in_thread(call))
     try:
-        done, _ = await asyncio.wait([answer], timeout=HANGS_SECONDS)
+        done, _ = await asyncio.wait([answer], timeout=asleep + HANGS_SECONDS)
         if not done:
             node.see(InventoryError(f"the driver has not answered for {HANGS_SECONDS:.0f} s"))
         return await answer

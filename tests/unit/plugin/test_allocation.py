@@ -4,8 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.allocation import RefusedError, choose, one_card
-from vgpu.slots import PER_CARD, Slot, of_card
+from plugin.allocation import (
+    RefusedError,
+    SplitError,
+    choose,
+    choose_wholes,
+    one_card,
+    unshared,
+)
+from plugin.config import Placement
+from vgpu.slots import PER_CARD, Slot, Whole, of_card
 
 A, B, C = "GPU-a", "GPU-b", "GPU-c"
 
@@ -24,20 +32,23 @@ def some(card: str, *numbers: int) -> list[Slot]:
     return [Slot(card, number) for number in numbers]
 
 
-@given(questions(), st.randoms())
-def test_laws(question: tuple[list[Slot], list[Slot], int], random: Random) -> None:
+@given(questions(), st.sampled_from(["packed", "spread"]), st.randoms())
+def test_laws(
+    question: tuple[list[Slot], list[Slot], int], placement: Placement, random: Random
+) -> None:
     free, required, size = question
-    answer = choose(free, required, size)
+    answer = choose(free, required, size, placement)
     assert len(set(answer)) == len(answer) == size
     assert set(required) <= set(answer) <= set(free)
     room = {card: sum(slot.card == card for slot in free) for card in (A, B, C)}
     fitting = [card for card in room if room[card] >= size and {s.card for s in required} <= {card}]
     if fitting and size:
         assert {slot.card for slot in answer} <= set(fitting)
-        assert room[one_card(answer)] == min(room[card] for card in fitting)
+        best = min if placement == "packed" else max
+        assert room[one_card(answer, {})] == best(room[card] for card in fitting)
     random.shuffle(free)
     random.shuffle(required)
-    assert choose(free, required, size) == answer
+    assert choose(free, required, size, placement) == answer
 
 
 @pytest.mark.parametrize(
@@ -47,7 +58,14 @@ def test_laws(question: tuple[list[Slot], list[Slot], int], random: Random) -> N
 )
 def test_the_fullest_card_that_fits(size: int, card: str) -> None:
     answer = choose([*some(B, 0, 1, 2, 3, 4), *some(A, 7, 8, 9)], [], size)
-    assert one_card(answer) == card
+    assert one_card(answer, {}) == card
+
+
+def test_spread_takes_the_emptiest_card() -> None:
+    free = [*some(B, 0, 1, 2, 3, 4), *some(A, 7, 8, 9), *some(C, 0, 1, 2, 3, 4)]
+    assert choose(free, [], 2, "spread") == tuple(some(B, 0, 1))
+    assert choose(free, some(A, 9), 2, "spread") == tuple(some(A, 9, 7)), "but for what must be"
+    assert choose(free, [], 2) == tuple(some(A, 7, 8))
 
 
 def test_equal_cards_are_taken_in_order_and_slots_from_the_lowest() -> None:
@@ -85,10 +103,52 @@ def test_an_impossible_size_is_refused(required: int, size: int) -> None:
 
 
 def test_slots_of_two_cards_are_refused_with_the_numbers() -> None:
-    with pytest.raises(RefusedError, match=r"3 slots of 2 cards \(GPU-a: 2, GPU-b: 1\)"):
-        one_card({*some(B, 0), *some(A, 0, 1)})
+    with pytest.raises(SplitError, match=r"3 slots of 2 cards \(GPU-a: 2, GPU-b: 1\)"):
+        one_card({*some(B, 0), *some(A, 0, 1)}, {})
 
 
 def test_no_slots_are_of_no_card() -> None:
     with pytest.raises(RefusedError, match="0 slots of 0 cards"):
-        one_card(set())
+        one_card(set(), {})
+
+
+# Whole cards.
+
+wholes = st.sampled_from([A, B, C]).map(Whole)
+
+
+@given(st.lists(wholes, unique=True), st.integers(-1, 4), st.data())
+def test_whole_cards_are_chosen_in_order(free: list[Whole], size: int, data: st.DataObject) -> None:
+    required = data.draw(st.lists(st.sampled_from(free), unique=True)) if free else []
+    if not len(required) <= size <= len(free):
+        with pytest.raises(RefusedError, match=f"^{size} cards of {len(free)} available"):
+            choose_wholes(free, required, size)
+        return
+    answer = choose_wholes(free, required, size)
+    assert len(set(answer)) == len(answer) == size
+    assert set(required) <= set(answer) <= set(free)
+    rest = [each for each in answer if each not in required]
+    assert rest == sorted(set(free).difference(required))[: len(rest)]
+    assert choose_wholes(free[::-1], required[::-1], size) == answer
+
+
+def test_slots_of_a_card_that_somebody_has_whole_are_refused() -> None:
+    held = {A: {f"{A}::whole"}, B: {f"{B}::7"}}
+    sentence = "2 slots of GPU-a, which another container has whole"
+    with pytest.raises(RefusedError, match=sentence) as refusal:
+        one_card(some(A, 0, 1), held)
+    assert not isinstance(refusal.value, SplitError), "a hole elsewhere would not help"
+    assert one_card(some(B, 0, 1), held) == B
+    assert one_card(some(C, 0, 1), held) == C
+
+
+def test_held_slots_come_again_for_a_pods_next_container() -> None:
+    assert one_card(some(A, 0, 1), {A: {f"{A}::0", f"{A}::1"}}) == A
+
+
+def test_a_whole_card_of_which_somebody_has_a_slot_is_refused() -> None:
+    held = {A: {f"{A}::whole"}, B: {f"{B}::7", f"{B}::8"}}
+    with pytest.raises(RefusedError, match="GPU-b as a whole, but 2 of its slots are in use"):
+        unshared({Whole(A), Whole(B)}, held)
+    assert unshared({Whole(C), Whole(A)}, held) == (A, C), "an init container's comes again"
+    assert unshared((), {}) == ()
