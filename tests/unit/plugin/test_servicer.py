@@ -1,0 +1,252 @@
+import asyncio
+from typing import Any, cast
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plugin.checkpoint import Checkpoint
+from plugin.config import Config, Placement, UnusableError
+from plugin.gpu import MIB, Gpu, Probe
+from plugin.metrics import Metrics
+from plugin.node import Node
+from plugin.offer import Card, Offer
+from plugin.servicer import MAX_MESSAGE, Context, Shares, Wholes, device_list
+from plugin.v1beta1 import deviceplugin_pb2 as api
+from vgpu import names
+
+A, B, C = (
+    Gpu(f"GPU-{letter}", index, index, "Tesla T4", 16384 * MIB)
+    for index, letter in enumerate("abc")
+)
+
+
+class RefusalError(Exception):
+    """What gRPC would send instead of an answer."""
+
+
+class Call:
+    """A call's context."""
+
+    async def abort(self, code: grpc.StatusCode, details: str) -> None:
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        raise RefusalError(details)
+
+
+CALL = cast(Context, Call())
+
+
+class Plugin:
+    """Both resources of a node."""
+
+    def __init__(
+        self, *gpus: Gpu, placement: Placement = "packed", held: tuple[str, ...] = ()
+    ) -> None:
+        self.node, self.metrics = Node(Config(settle_seconds=0)), Metrics()
+        self.node.start(Checkpoint(frozenset(held)))
+        self.node.see(Probe(gpus))
+        self.shares = Shares(self.node, self.metrics, placement)
+        self.wholes = Wholes(self.node, self.metrics)
+
+    def _resource(self, device: str) -> Shares | Wholes:
+        return self.wholes if device.endswith("whole") else self.shares
+
+    def allocate(self, *ids: str) -> dict[str, str]:
+        """Return the variables of a container that gets these devices, or raise RefusalError."""
+        return asyncio.run(self._allocate(ids))
+
+    async def _allocate(self, ids: tuple[str, ...]) -> dict[str, str]:
+        request = api.AllocateRequest(
+            container_requests=[api.ContainerAllocateRequest(devices_ids=ids)]
+        )
+        response = await self._resource(ids[0]).Allocate(request, CALL)
+        return dict(response.container_responses[0].envs)
+
+    async def together(self, *containers: tuple[str, ...]) -> list[Any]:
+        """Allocate for several containers at the same moment; return answers and refusals."""
+        every = (self._allocate(ids) for ids in containers)
+        return await asyncio.gather(*every, return_exceptions=True)
+
+    def prefer(self, available: list[str], size: int, *required: str) -> list[str]:
+        async def ask() -> list[str]:
+            asked = api.ContainerPreferredAllocationRequest(
+                available_deviceIDs=available,
+                must_include_deviceIDs=required,
+                allocation_size=size,
+            )
+            request = api.PreferredAllocationRequest(container_requests=[asked])
+            servicer = self._resource([*available, ""][0])
+            response = await servicer.GetPreferredAllocation(request, CALL)
+            return list(response.container_responses[0].deviceIDs)
+
+        return asyncio.run(ask())
+
+    def counted(self, resource: str, call: str, outcome: str) -> float | None:
+        labels = {"resource": resource, "call": call, "outcome": outcome}
+        name = "milligpu_plugin_call_seconds_count"
+        return self.metrics.registry.get_sample_value(name, labels)
+
+
+def some(gpu: Gpu, first: int, last: int) -> list[str]:
+    return [f"{gpu.uuid}::{number}" for number in range(first, last)]
+
+
+# The list.
+
+
+def test_a_list_names_every_device_and_no_numa_node() -> None:
+    sent = device_list({"GPU-a::0": True, "GPU-a::1": False}, 1)
+    assert [(each.ID, each.health) for each in sent.devices] == [
+        ("GPU-a::0", "Healthy"),
+        ("GPU-a::1", "Unhealthy"),
+    ]
+    assert not any(each.HasField("topology") for each in sent.devices)
+
+
+@pytest.mark.parametrize("length", [36, 52])
+def test_the_number_of_cards_that_a_sentence_gives_is_what_the_kubelet_takes(length: int) -> None:
+    def list_of(cards: int) -> int:
+        uuids = (f"GPU-{number:0{length}}" for number in range(cards))
+        offer = Offer(tuple(Card(Gpu(uuid, 0, 0, "T4", 2**34)) for uuid in uuids))
+        return device_list(offer.vgpu, cards).ByteSize()
+
+    with pytest.raises(UnusableError) as refusal:
+        list_of(900)
+    sentence = str(refusal.value)
+    assert sentence.startswith("the list of 90000 devices of 900 GPUs has ")
+    most = int(sentence.removesuffix(" such GPUs").rpartition(" ")[2])
+    assert list_of(most) <= MAX_MESSAGE
+    with pytest.raises(UnusableError):
+        list_of(most + 1)
+
+
+def test_sixteen_cards_take_a_fiftieth_of_what_a_message_may_have() -> None:
+    """A constant number of slots, not one for each MiB: no machine comes near the limit."""
+    uuids = (f"GPU-1f2e3d4c-0000-4000-8000-{number:012}" for number in range(16))
+    offer = Offer(tuple(Card(Gpu(uuid, 0, 0, "H200", 2**37)) for uuid in uuids))
+    assert device_list(offer.vgpu, 16).ByteSize() < MAX_MESSAGE / 45
+
+
+# Choosing.
+
+
+@pytest.mark.parametrize(("placement", "card"), [("packed", A), ("spread", B)])
+def test_placement_is_a_setting(placement: Placement, card: Gpu) -> None:
+    plugin = Plugin(A, B, placement=placement)
+    assert plugin.prefer([*some(A, 50, 100), *some(B, 0, 100)], 2)[0].startswith(card.uuid)
+
+
+def test_what_was_withdrawn_since_the_kubelet_heard_of_us_is_chosen_last() -> None:
+    """The kubelet's idea of what is healthy is older than ours."""
+    plugin = Plugin(A, B)
+    plugin.node.ill({"GPU-a": "it needs a reset"})
+    both = [*some(A, 0, 50), *some(B, 0, 100)]
+    assert plugin.prefer(both, 30) == some(B, 0, 30)
+    assert len(plugin.prefer(both, 120)) == 120, "a short answer would be filled up at random"
+
+
+def test_what_must_be_in_it_is_in_it() -> None:
+    plugin = Plugin(A, B)
+    assert plugin.prefer([*some(A, 0, 3), *some(B, 0, 9)], 2, "GPU-b::4") == [
+        "GPU-b::4",
+        "GPU-b::0",
+    ]
+    assert plugin.prefer(["GPU-a::0"], 1, "GPU-a::0") == ["GPU-a::0"]
+    assert plugin.prefer([], 0) == []
+
+
+def test_whole_cards_are_chosen_in_order() -> None:
+    plugin = Plugin(A, B, C)
+    free = [f"{gpu.uuid}::whole" for gpu in (C, B, A)]
+    assert plugin.prefer(free, 2) == ["GPU-a::whole", "GPU-b::whole"]
+    assert plugin.prefer(free, 2, "GPU-c::whole") == ["GPU-c::whole", "GPU-a::whole"]
+
+
+def test_what_the_kubelet_offers_is_nobodys() -> None:
+    plugin = Plugin(A, held=("GPU-a::0", "GPU-a::1"))
+    plugin.prefer(some(A, 1, 100), 1)
+    assert plugin.node.ledger.held == {"GPU-a": {"GPU-a::0"}}
+
+
+# Giving.
+
+
+def test_cards_of_a_container_are_each_named_once_and_in_the_drivers_order() -> None:
+    plugin = Plugin(C, A, B)
+    envs = plugin.allocate("GPU-c::whole", "GPU-a::whole", "GPU-b::whole", "GPU-a::whole")
+    assert envs == dict.fromkeys(
+        (names.ENV_GPU_UUID, names.ENV_VISIBLE_DEVICES), "GPU-a,GPU-b,GPU-c"
+    )
+    assert plugin.allocate("GPU-a::whole") == dict.fromkeys(envs, "GPU-a"), "it may come again"
+
+
+def test_many_slots_name_their_card_once() -> None:
+    envs = Plugin(A).allocate(*some(A, 0, 100))
+    assert envs[names.ENV_VISIBLE_DEVICES] == envs[names.ENV_GPU_UUID] == "GPU-a"
+
+
+@pytest.mark.parametrize(
+    ("held", "ids", "sentence"),
+    [
+        ("GPU-a::whole", ("GPU-a::0",), "1 slots of GPU-a, which another container has whole"),
+        ("GPU-a::7", ("GPU-a::whole",), "GPU-a as a whole, but 1 of its slots are in use"),
+        ("GPU-a::7", ("GPU-b::whole", "GPU-a::whole"), "GPU-a as a whole, but 1 of its slots"),
+        ("GPU-a::7", ("GPU-x::0",), "no milligpu.io/vgpu of this node: 'GPU-x::0'"),
+        ("GPU-a::7", ("GPU-x::whole",), "no milligpu.io/pgpu of this node: 'GPU-x::whole'"),
+        ("GPU-a::7", ("GPU-a::1", "GPU-b::1"), "2 slots of 2 cards (GPU-a: 1, GPU-b: 1)"),
+    ],
+)
+def test_refusals(held: str, ids: tuple[str, ...], sentence: str) -> None:
+    plugin = Plugin(A, B, held=(held,))
+    before = {card: set(each) for card, each in plugin.node.ledger.held.items()}
+    with pytest.raises(RefusalError) as refusal:
+        plugin.allocate(*ids)
+    assert str(refusal.value).startswith(sentence)
+    assert plugin.node.ledger.held == before, "nothing is given"
+    resource = names.WHOLE if ids[0].endswith("whole") else names.COUNT
+    assert plugin.counted(resource, "Allocate", "refused") == 1
+    assert plugin.counted(resource, "Allocate", "answered") is None
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [("GPU-a::whole",), ("GPU-b::whole",), ("GPU-a::whole", "GPU-b::whole")]
+            + [tuple(some(gpu, first, first + 30)) for gpu in (A, B) for first in (0, 30, 60)]
+        ),
+        min_size=2,
+        max_size=8,
+    )
+)
+def test_a_card_is_never_given_whole_and_in_slots(containers: list[tuple[str, ...]]) -> None:
+    """However calls meet, and whatever the kubelet thought was free."""
+    plugin = Plugin(A, B)
+    outcomes = asyncio.run(plugin.together(*containers))
+    given = [ids for ids, it in zip(containers, outcomes, strict=True) if isinstance(it, dict)]
+    refused = [it for it in outcomes if not isinstance(it, dict)]
+    assert all(isinstance(it, RefusalError) for it in refused)
+    assert given[0] == containers[0]
+    for gpu in (A, B):
+        ends = {name.partition("::")[2] for ids in given for name in ids if gpu.uuid in name}
+        assert "whole" not in ends or ends == {"whole"}
+
+
+def test_a_refusal_for_want_of_one_cards_room_is_remembered_and_no_other() -> None:
+    held = (*some(A, 0, 60), *some(B, 0, 70))
+    plugin = Plugin(A, B, held=held)
+    for ids in (("GPU-x::0",), ("GPU-a::whole",)):
+        with pytest.raises(RefusalError):
+            plugin.allocate(*ids)
+        assert not plugin.node.offer.hole_only
+    with pytest.raises(RefusalError):
+        plugin.allocate(*some(A, 60, 100), *some(B, 70, 90))
+    assert plugin.node.offer.hole_only
+
+
+def test_a_bug_of_ours_is_counted_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = Plugin(A)
+    monkeypatch.setattr(plugin.shares, "allocate", lambda _: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        plugin.allocate("GPU-a::0")
+    assert plugin.counted(names.COUNT, "Allocate", "failed") == 1
