@@ -51,7 +51,10 @@ class Node:
         self._refusals = Refusals()
         self._former: frozenset[str] = frozenset()
         self._described: tuple[dict[str, Gpu], Handing] | None = None
+        self._promised: dict[str, str] = {}
+        """Cards that other plugins listed to the kubelet before, by what; they may come again."""
         self._claims: dict[str, str] = {}
+        """Those that they have listed since our start: these stay theirs."""
         self._pulse = asyncio.Event()
 
     def start(self, checkpoint: Checkpoint | None) -> None:
@@ -60,7 +63,7 @@ class Node:
         if checkpoint:
             former = checkpoint.registered.get(names.COUNT, ())
             self._former = frozenset(map(_card_of, former))
-            self._claim(checkpoint.registered)
+            self._promised = _claims(checkpoint.registered)
         self._update()
 
     def see(self, found: Probe | InventoryError, handing: Handing | None = None) -> None:
@@ -83,7 +86,7 @@ class Node:
     def polled(self, pods: Pods | None, checkpoint: Checkpoint | None) -> None:
         """Take in who has what, as far as the kubelet could tell."""
         if pods:
-            self._claim(pods.foreign)
+            self._claims = {**_claims(pods.foreign), **self._claims}
         self.beat += self.ledger.polled(pods, checkpoint, self._now())
         self._update()
 
@@ -110,12 +113,6 @@ class Node:
         """Wait until there is a card to share."""
         while not self.offer.cards:
             await self.pulse()
-
-    def _claim(self, foreign: Mapping[str, Iterable[str]]) -> None:
-        """Note which cards other plugins list; what they have listed once stays theirs."""
-        for resource in sorted(set(foreign).difference(names.GRANT_KEYS)):
-            for device in foreign[resource]:
-                self._claims.setdefault(_card_of(device), resource)
 
     def _update(self) -> None:
         """Work out the offer anew, and tell whom it concerns."""
@@ -170,10 +167,12 @@ class Node:
         return self._unfit(gpu) or health.fault(self._health, gpu.uuid, self._now())
 
     def _withdrawn(self, gpu: Gpu) -> str:
-        if not self._config.beside_others and gpu.uuid in self._claims:
-            return f"another plugin lists it as {self._claims[gpu.uuid]}"
+        settling = self._now() < self._settles
+        claim = self._claims.get(gpu.uuid) or (self._promised.get(gpu.uuid) if settling else "")
+        if claim and not self._config.beside_others:
+            return f"another plugin lists it as {claim}"
         ours = gpu.uuid in self._former or gpu.uuid in self.ledger.held
-        if not ours and self._now() < self._settles:
+        if settling and not ours:
             return "it is new to the node, and another plugin may want to list it"
         return ""
 
@@ -181,6 +180,12 @@ class Node:
         if (state, notes) != (self.state, self.notes):
             self.state, self.notes = state, notes
             (log.error if state == "broken" else log.info)(state, notes=notes)
+
+
+def _claims(foreign: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Return the cards that plugins other than ours list, and as what."""
+    others = sorted(set(foreign).difference(names.GRANT_KEYS))
+    return {_card_of(device): resource for resource in others for device in foreign[resource]}
 
 
 def _card_of(device: str) -> str:

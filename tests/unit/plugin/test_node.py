@@ -276,19 +276,29 @@ def test_cards_that_were_ours_before_do_not_wait(clock: Clock, checkpoint: Check
 @pytest.mark.parametrize(
     "device", ["{}", "{}::0", "{}::3", "{}::whole", "{}-replica-1"], ids=lambda it: str(it)
 )
-@pytest.mark.parametrize("at_start", [True, False])
-def test_a_card_that_another_plugin_lists_is_left_to_it(
-    clock: Clock, device: str, at_start: bool
-) -> None:
+def test_a_card_that_another_plugin_lists_is_left_to_it(clock: Clock, device: str) -> None:
     theirs = {THEIRS: frozenset({device.format(REAL.uuid)})}
-    node = started(clock, Checkpoint(registered=theirs if at_start else {}))
-    if not at_start:
-        node.polled(listed(foreign=theirs), None)
+    node = started(clock)
+    node.polled(listed(foreign=theirs), None)
     node.see(Probe((A, REAL)))
     assert [card.gpu.uuid for card in node.offer.cards] == ["GPU-a"]
     assert node.notes == (f"{REAL.uuid} is left out: another plugin lists it as nvidia.com/gpu",)
     node.polled(listed(), Checkpoint())
     assert REAL.uuid not in node.offer.gpus, "what they have listed once stays theirs"
+
+
+@pytest.mark.parametrize("comes_again", [True, False])
+def test_a_card_that_another_plugin_listed_before_is_kept_for_it_while_it_may_come(
+    clock: Clock, *, comes_again: bool
+) -> None:
+    theirs = {THEIRS: frozenset({REAL.uuid})}
+    ours = {names.COUNT: frozenset({f"{REAL.uuid}::0"})}
+    node = started(clock, Checkpoint(registered={**theirs, **ours}), settle_seconds=10.0)
+    node.see(Probe((REAL,)))
+    assert not node.offer.cards
+    clock.now += 10
+    node.polled(listed(foreign=theirs if comes_again else {}), Checkpoint())
+    assert bool(node.offer.cards) is not comes_again
 
 
 def test_a_claim_that_comes_late_takes_the_free_slots_and_leaves_those_that_are_held(
