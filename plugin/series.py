@@ -3,13 +3,13 @@
 import socket
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from typing import Final
+from typing import Final, get_args
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric, StateSetMetricFamily
 from prometheus_client.registry import Collector
 
 from plugin.gpu import MIB
-from plugin.node import Node
+from plugin.node import Node, State
 from plugin.offer import Card, Offer, devices
 from vgpu import slots
 from vgpu.slots import Whole
@@ -55,7 +55,14 @@ class Series(Collector):
             "1 while only the free slots of one card are shown to the scheduler.",
             offer.hole_only,
         )
-        return (states, memory, healthy, hole, *self._containers())
+        return (self._state(), states, memory, healthy, hole, *self._containers())
+
+    def _state(self) -> Metric:
+        return StateSetMetricFamily(
+            "milligpu_plugin_state",
+            "Serving; idle: no card to share; broken: there should be, but none can be used.",
+            {state: state == self._node.state for state in get_args(State)},
+        )
 
     def _containers(self) -> Iterator[Metric]:
         held = GaugeMetricFamily(

@@ -126,7 +126,8 @@ async def run(place: Place, servicer: DevicePlugin[Any], metrics: Metrics) -> No
             outcome = "refused" if refused else "unreachable"
             metrics.registrations.labels(place.resource, outcome).inc()
             why = str(grpc_error.details() if grpc_error else error)
-            (log.debug if failing else log.warning)("not registered", why=why)
+            tell = log.debug if failing else log.warning
+            tell("not registered", resource=place.resource, why=why)
             failing = True
         await asyncio.sleep(pause)
         pause = min(2 * pause, BACK_OFF[1])
@@ -151,12 +152,14 @@ async def _serving(place: Place, servicer: DevicePlugin[Any]) -> AsyncIterator[I
     server = grpc.aio.server()
     rpc.add_DevicePluginServicer_to_server(servicer, server)
     ours = _bind(server, place)
+    servicer.set_open(True)
+    starting = asyncio.ensure_future(server.start())
     try:
-        servicer.set_open(True)
-        await server.start()
+        await asyncio.shield(starting)  # half a start cannot be stopped
         yield ours
     finally:
         servicer.set_open(False)
+        await asyncio.wait([starting])
         await server.stop(GRACE)
         if _identity(place.socket) == ours:
             place.socket.unlink(missing_ok=True)
