@@ -39,12 +39,16 @@ async def run(config: Config, inventory: Inventory) -> None:
             tasks.create_task(watch.holdings(node, config))
             await node.has_cards()
             for each in resources:
-                place = Place(config.device_plugin_dir, each.resource, ENDPOINTS[each.resource])
-                tasks.create_task(session.run(place, each, metrics))
+                tasks.create_task(session.run(_place(config, each.resource), each, metrics))
+
+
+def _place(config: Config, resource: str) -> Place:
+    return Place(config.device_plugin_dir, resource, ENDPOINTS[resource])
 
 
 async def _start(config: Config) -> None:
-    session.check(config.device_plugin_dir)
+    for resource in ENDPOINTS:
+        session.check(_place(config, resource))
     await run(config, await watch.in_thread(lambda: open_inventory(config)))
 
 

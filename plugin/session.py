@@ -32,6 +32,8 @@ REGISTER_SECONDS: Final = 15.0
 """Deadline of a registration, in which the kubelet dials back for up to 10 s."""
 GRACE: Final = 1.0
 """Seconds that calls in flight get to end when the server stops."""
+LONGEST_PATH: Final = 107
+"""Bytes of a socket's path for which an address has room."""
 
 # Otherwise Python sends the socket's path as the authority, which a kubelet may refuse.
 _CHANNEL: Final = (("grpc.default_authority", "localhost"),)
@@ -66,18 +68,26 @@ class Place:
         return self.folder / "kubelet.sock"
 
 
-def check(folder: Path) -> None:
-    """See whether a socket can be made in the device plugin folder. Raises FolderError."""
-    path = _private(folder)
+def check(place: Place) -> None:
+    """See whether our socket can be made, and be reached, in the folder. Raises FolderError."""
     try:
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.bind(str(path))
-        path.unlink()
+        _try_out(place)
     except OSError as error:
         raise FolderError(
-            f"cannot make a socket in the device plugin folder {folder} as uid {os.getuid()}:"
+            f"cannot make a socket in the device plugin folder {place.folder} as uid {os.getuid()}:"
             f" {error.strerror or error}"
         ) from error
+
+
+def _try_out(place: Place) -> None:
+    size, name = (len(os.fsencode(each)) for each in (place.folder, f"/{place.endpoint}"))
+    if size + name > LONGEST_PATH:
+        room = LONGEST_PATH - name
+        raise OSError(f"its path has {size} bytes, and sockets have room for {room}")
+    path = _private(place.folder)
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.bind(str(path))
+    path.unlink()
 
 
 @asynccontextmanager
@@ -114,12 +124,13 @@ async def run(place: Place, servicer: DevicePlugin[Any], metrics: Metrics) -> No
                 lambda: _identity(place.kubelet), "waiting for the kubelet", place.kubelet
             )
             async with _serving(place, servicer) as ours:
-                await _register(place)
-                metrics.registrations.labels(place.resource, "accepted").inc()
-                log.info("registered", resource=place.resource, socket=str(place.socket))
-                pause, failing = BACK_OFF[0], False
-                why = await _forgotten(place, servicer, ours, kubelet)
+                registering = asyncio.create_task(_register(place, metrics))
+                try:
+                    why = await _forgotten(place, servicer, ours, kubelet, registering)
+                finally:
+                    registering.cancel()
                 log.warning("forgotten", resource=place.resource, why=why)
+                pause, failing = BACK_OFF[0], False
         except (grpc.aio.AioRpcError, FolderError) as error:
             grpc_error = error if isinstance(error, grpc.aio.AioRpcError) else None
             refused = grpc_error is not None and grpc_error.code() not in _AWAY
@@ -147,7 +158,7 @@ async def _found(look: Callable[[], T | None], waiting: str, path: Path) -> T:
 @asynccontextmanager
 async def _serving(place: Place, servicer: DevicePlugin[Any]) -> AsyncIterator[Identity | None]:
     """Serve on a fresh socket, and afterwards remove it if it is still ours."""
-    check(place.folder)
+    check(place)
     servicer.full_list()  # raises if it would never arrive
     server = grpc.aio.server()
     rpc.add_DevicePluginServicer_to_server(servicer, server)
@@ -179,26 +190,38 @@ def _bind(server: grpc.aio.Server, place: Place) -> Identity | None:
     return ours
 
 
-async def _register(place: Place) -> None:
+async def _register(place: Place, metrics: Metrics) -> None:
     async with grpc.aio.insecure_channel(_address(place.kubelet), options=_CHANNEL) as channel:
         request = api.RegisterRequest(
             version="v1beta1", endpoint=place.endpoint, resource_name=place.resource
         )
         await rpc.RegistrationStub(channel).Register(request, timeout=REGISTER_SECONDS)
+    metrics.registrations.labels(place.resource, "accepted").inc()
+    log.info("registered", resource=place.resource, socket=str(place.socket))
 
 
 async def _forgotten(
-    place: Place, servicer: DevicePlugin[Any], ours: Identity | None, kubelet: Identity
+    place: Place,
+    servicer: DevicePlugin[Any],
+    ours: Identity | None,
+    kubelet: Identity,
+    registering: asyncio.Task[None],
 ) -> str:
-    """Wait until the kubelet does not know us any more, and return how that shows."""
+    """Wait until the kubelet does not know us any more, and return how that shows.
+
+    It may not even while we register: one that starts then clears its folder, and would look for
+    our socket for 10 s. Raises what the registration raises.
+    """
     heard = time.monotonic()
     while True:
         await asyncio.sleep(POLL)
+        if registering.done():
+            registering.result()
         if _identity(place.socket) != ours:
             return "our socket is gone"
         if _identity(place.kubelet) not in (kubelet, None):
             return "the kubelet has a new socket"
-        if servicer.watchers:
+        if servicer.watchers or not registering.done():
             heard = time.monotonic()
         elif time.monotonic() - heard > PATIENCE:
             return "nobody listens"
