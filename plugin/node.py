@@ -87,7 +87,9 @@ class Node:
         """Take in who has what, as far as the kubelet could tell."""
         if pods:
             self._claims = {**_claims(pods.foreign), **self._claims}
-        self.beat += self.ledger.polled(pods, checkpoint, self._now())
+        if self.ledger.polled(pods, checkpoint, self._now()):
+            self.beat += 1
+            self.wake()
         self._update()
 
     def allocated(self, ids: Iterable[str]) -> None:

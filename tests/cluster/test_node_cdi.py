@@ -119,33 +119,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cdi(node: Node, folder: Path) -> Iterator[None]:
-    """The plugin with CDI specs of its own, and a driver on the host."""
-    settings = {"device_list_strategy": "cdi", "driver_root": f"{folder}/driver"}
-    with handing_out(node, folder, "cdi.yaml", **settings):
+def _way(request: pytest.FixtureRequest, node: Node, folder: Path) -> Iterator[None]:
+    patches, settings = request.param
+    with handing_out(node, folder, *patches, **settings(folder)):
         yield
 
 
-@pytest.fixture(scope="module")
-def device_nodes(node: Node, folder: Path) -> Iterator[None]:
-    """The plugin that names device files to the kubelet, where a runtime brings the driver."""
-    with handing_out(node, folder, device_list_strategy="device-nodes"):
-        yield
+def way(strategy: str, *patches: str) -> pytest.MarkDecorator:
+    """Mark tests for a way of handing out, by the page's patches; the driver may be the host's."""
+
+    def settings(folder: Path) -> dict[str, str]:
+        root = f"{folder}/driver" if patches else ""
+        return {"device_list_strategy": strategy, "driver_root": root}
+
+    parameter = pytest.param((patches, settings), id="-".join((strategy, *patches)))
+    return pytest.mark.parametrize("_way", [parameter], indirect=True)
 
 
-@pytest.fixture(scope="module")
-def driver(node: Node, folder: Path) -> Iterator[None]:
-    """The same where the driver is in a folder of the host."""
-    settings = {"device_list_strategy": "device-nodes", "driver_root": f"{folder}/driver"}
-    with handing_out(node, folder, "driver.yaml", **settings):
-        yield
-
-
-@pytest.fixture(scope="module")
-def volume_mounts(node: Node, folder: Path) -> Iterator[None]:
-    """The plugin that names cards by mounts."""
-    with handing_out(node, folder, device_list_strategy="volume-mounts"):
-        yield
+by_cdi = way("cdi", "cdi.yaml")
+by_device_nodes = way("device-nodes")
+by_device_nodes_and_driver = way("device-nodes", "driver.yaml")
+by_volume_mounts = way("volume-mounts")
 
 
 def files(space: Space, pod: str, container: str = "main") -> dict[str, Any]:
@@ -192,7 +186,8 @@ def unseen(space: Space, name: str, **limits: str) -> dict[str, str]:
 # --- cdi ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("cdi")
+@pytest.mark.usefixtures("_way")
+@by_cdi
 def test_cdi_brings_the_card_to_the_container_with_the_share_and_to_no_other(space: Space) -> None:
     env = run(space, "model")
     card = CARDS[env[names.ENV_GPU_UUID]]
@@ -205,7 +200,8 @@ def test_cdi_brings_the_card_to_the_container_with_the_share_and_to_no_other(spa
     assert files(space, "plain") == {}
 
 
-@pytest.mark.usefixtures("cdi")
+@pytest.mark.usefixtures("_way")
+@by_cdi
 def test_a_pod_cannot_ask_for_a_cdi_device_by_annotation(space: Space) -> None:
     wanted = {"cdi.k8s.io/mine": ",".join(f"milligpu.io/gpu={uuid}" for uuid in CARDS)}
     space.create(shapes.pod("plain", reporting("main"), annotations=wanted))
@@ -213,7 +209,8 @@ def test_a_pod_cannot_ask_for_a_cdi_device_by_annotation(space: Space) -> None:
     assert files(space, "plain") == {}
 
 
-@pytest.mark.usefixtures("cdi")
+@pytest.mark.usefixtures("_way")
+@by_cdi
 def test_the_specs_environment_beats_the_pods(space: Space) -> None:
     env = unseen(space, "sly", **{names.COUNT: "30"})
     assert env[names.ENV_VISIBLE_DEVICES] == names.VOID
@@ -221,7 +218,8 @@ def test_the_specs_environment_beats_the_pods(space: Space) -> None:
     assert len(files(space, "sly")) == len(devices("nvidia0") | DRIVER)
 
 
-@pytest.mark.usefixtures("cdi")
+@pytest.mark.usefixtures("_way")
+@by_cdi
 def test_several_whole_cards_come_as_several_cdi_devices(space: Space) -> None:
     limits = {"limits": {names.WHOLE: "2"}}
     space.create(shapes.pod("train", reporting("main", resources=limits)))
@@ -231,7 +229,8 @@ def test_several_whole_cards_come_as_several_cdi_devices(space: Space) -> None:
     assert files(space, "train") == devices(*CARDS.values()) | DRIVER
 
 
-@pytest.mark.usefixtures("cdi")
+@pytest.mark.usefixtures("_way")
+@by_cdi
 def test_a_container_starts_again_with_its_card_while_the_plugin_is_away(space: Space) -> None:
     card = CARDS[run(space, "model")[names.ENV_GPU_UUID]]
     api = space.node.plane.api
@@ -260,7 +259,8 @@ def test_a_container_starts_again_with_its_card_while_the_plugin_is_away(space: 
 # --- device-nodes and volume-mounts ---------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("device_nodes")
+@pytest.mark.usefixtures("_way")
+@by_device_nodes
 def test_device_nodes_bring_the_cards_own_file_to_the_container_with_the_share(
     space: Space,
 ) -> None:
@@ -270,13 +270,15 @@ def test_device_nodes_bring_the_cards_own_file_to_the_container_with_the_share(
     assert env[names.ENV_VISIBLE_DEVICES] == env[names.ENV_GPU_UUID]
 
 
-@pytest.mark.usefixtures("device_nodes")
+@pytest.mark.usefixtures("_way")
+@by_device_nodes
 def test_without_cdi_the_pods_own_environment_wins(space: Space) -> None:
     env = unseen(space, "sly", **{names.COUNT: "30"})
     assert env[names.ENV_VISIBLE_DEVICES] == "all", "hence the webhook takes it out"
 
 
-@pytest.mark.usefixtures("driver")
+@pytest.mark.usefixtures("_way")
+@by_device_nodes_and_driver
 def test_without_nvidias_runtime_the_driver_comes_from_the_host(space: Space) -> None:
     env = run(space, "model")
     assert files(space, "model") == devices(CARDS[env[names.ENV_GPU_UUID]]) | DRIVER
@@ -284,7 +286,8 @@ def test_without_nvidias_runtime_the_driver_comes_from_the_host(space: Space) ->
     assert env[names.ENV_VISIBLE_DEVICES] == names.VOID
 
 
-@pytest.mark.usefixtures("driver")
+@pytest.mark.usefixtures("_way")
+@by_device_nodes_and_driver
 def test_the_pages_plugin_sees_the_hosts_device_files_and_the_driver(node: Node) -> None:
     tell = "import os, json; print(json.dumps([os.listdir('/dev'), os.listdir(os.environ[PATH])]))"
     argv = ("python", "-c", tell.replace("PATH", "'LD_LIBRARY_PATH'"))
@@ -296,7 +299,8 @@ def test_the_pages_plugin_sees_the_hosts_device_files_and_the_driver(node: Node)
     assert libraries == ["libcuda.so.1"]
 
 
-@pytest.mark.usefixtures("volume_mounts")
+@pytest.mark.usefixtures("_way")
+@by_volume_mounts
 def test_volume_mounts_name_the_card_to_the_runtime(space: Space) -> None:
     env = run(space, "model")
     assert env[names.ENV_VISIBLE_DEVICES] == MARKERS

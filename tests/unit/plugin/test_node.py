@@ -388,9 +388,11 @@ def test_held_slots_of_a_card_alone_are_broken_not_idle(clock: Clock) -> None:
 def test_a_list_is_sent_again_where_the_ledger_asks_for_it(clock: Clock) -> None:
     node = started(clock, Checkpoint(held=frozenset(some(A, 3, 5))))
     node.see(Probe((A,)))
-    beat = node.beat
+    beat, pulse, offer = node.beat, node._pulse, node.offer
     node.polled(listed(), Checkpoint(held=frozenset(some(A, 3, 5))))
     assert node.beat == beat + 1
+    assert node.offer.vgpu == offer.vgpu
+    assert pulse.is_set(), "those who wait do not know of it"
 
 
 # What is shown of the free slots.
