@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from io import TextIOWrapper
 from pathlib import Path
 
 from milligpu import kubeyaml, manifests, workloads
@@ -36,8 +35,6 @@ def main(paths: Sequence[Path]) -> int:
 
     Raises ManifestError.
     """
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # manifests may hold any character
     files = [manifests.read(path).named() for path in paths or _shipped()]
     try:
         asyncio.run(_show(files))
@@ -166,18 +163,16 @@ class Demo:
         return bool(grants)
 
     def _state(self, name: str, state: str, text: str, style: str) -> None:
-        self._say(
-            f"    {self.screen.paint(name, 'bold')}  {self.screen.paint(state, style)}  {text}"
-        )
+        state = self.screen.paint(state, style)
+        self._say(f"    {self.screen.paint(name, 'bold')}  {state}  {text}")
 
 
 def _got(grant: Grant) -> str:
     """Say what a container got, in the plugin's own numbers."""
     cards = ", ".join(map(_short, grant.env[names.ENV_GPU_UUID].split(",")))
-    if grant.resource == names.WHOLE:
-        return f"{grant.container}: all of {cards}"
-    count, memory = grant.env[names.ENV_SLOTS], grant.env[names.ENV_MEMORY_MIB]
-    return f"{grant.container}: {count} slots of {cards}, {memory} MiB"
+    count, memory = map(grant.env.get, (names.ENV_SLOTS, names.ENV_MEMORY_MIB))
+    share = f"{count} slots of {cards}, {memory} MiB"
+    return f"{grant.container}: {share if count else f'all of {cards}'}"
 
 
 def _short(card: str) -> str:

@@ -11,12 +11,8 @@ _AGAIN = "a controller makes another pod; a bare pod stays as it is: delete it a
 _MEANINGS = {
     f"Insufficient {names.COUNT}": "nowhere that the pod may run are so many slots free",
     f"Insufficient {names.WHOLE}": "nowhere that the pod may run has so many cards without a pod",
-    "UnexpectedAdmissionError": (
-        "the node had so many slots, but no card of it had; or a card that was to be had whole"
-        f" was taken first; {_AGAIN}"
-    ),
-    f"OutOf{names.COUNT}": f"another pod took the slots first; {_AGAIN}",
-    f"OutOf{names.WHOLE}": f"another pod took the cards first; {_AGAIN}",
+    "UnexpectedAdmissionError": f"no card had so many slots, or one was just taken; {_AGAIN}",
+    f"OutOf{names.PREFIX}": f"another pod was faster; {_AGAIN}",
 }
 """Of what the scheduler and the kubelet say."""
 _UNKNOWN = (

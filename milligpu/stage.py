@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
-from itertools import chain
 from pathlib import Path
 
 import jsonpatch
@@ -19,19 +18,13 @@ from milligpu.processes import ProgramError, Webhook
 from plugin.checkpoint import NAME as CHECKPOINT
 from plugin.config import Config as PluginConfig
 from vgpu import names, slots
-from vgpu.slots import Slot
 from webhook.config import Config as WebhookConfig
 from webhook.pod import Json
 
 _OWN = {"host", "port", "tls_dir", "drain_seconds"}
 """Settings of the webhook that are the stage's to say."""
 
-_SIMULATED = {
-    "inventory": "simulated",
-    "inventory_file": "two-t4-one-l4",
-    "settle_seconds": 0,
-    "poll_seconds": 0.2,
-}
+_SIMULATED = {"inventory": "simulated", "inventory_file": "two-t4-one-l4", "settle_seconds": 0}
 """Settings of the plugin that may be others."""
 
 
@@ -79,11 +72,12 @@ class Stage:
 
     def cards(self) -> dict[str, Counter[str]]:
         """Return for each card how many of its slots each pod holds."""
-        every = chain.from_iterable(self.kubelet.devices.values())
-        held = {slots.parse(each).card: Counter[str]() for each in every}
+        held = {
+            slots.parse(each).card: Counter[str]() for each in self.kubelet.devices[names.WHOLE]
+        }
         for key, grants in self.kubelet.pods.items():
             for device in map(slots.parse, {each for grant in grants for each in grant.ids}):
-                held[device.card][key] += 1 if isinstance(device, Slot) else slots.PER_CARD
+                held[device.card][key] += 1 if isinstance(device, slots.Slot) else slots.PER_CARD
         return held
 
 
@@ -124,7 +118,6 @@ async def set_up(environ: Mapping[str, str]) -> AsyncIterator[Stage]:
                 ) as cards,
             ):
                 await asyncio.to_thread(started.program.wait_until, started.ready)
-                await asyncio.to_thread(
-                    cards.wait_until, lambda: kubelet.devices.keys() == {*names.GRANT_KEYS}
-                )
+                both = set(names.GRANT_KEYS)
+                await asyncio.to_thread(cards.wait_until, lambda: kubelet.devices.keys() == both)
                 yield Stage(started, kubelet)

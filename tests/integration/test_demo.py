@@ -354,6 +354,7 @@ class Liars:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.devices = {names.COUNT: {f"SIM-x::{number}": True for number in range(77)}}
+        self.devices[names.WHOLE] = {"SIM-x::whole": False}
         self.pods: dict[str, tuple[Grant, ...]] = {}
 
     def review(self, document: Json) -> Json:

@@ -78,7 +78,7 @@ def test_findings_have_file_and_line_and_the_status_says_that_there_are_some(
     folder.write(wrong=WRONG)
     status, out, err = folder.run("lint", "wrong.yaml")
     assert status == 1
-    allowed = "a share above 0 and below 1 such as 300m or 0.3"
+    allowed = "a share above 0 and below 1 such as 300m or 0.3, or whole cards such as 1 or 2"
     assert out.splitlines() == [
         "wrong.yaml:9: warning: container main: NVIDIA_VISIBLE_DEVICES removed from the pod;"
         " the plugin decides what it sees [reserved-variable]",

@@ -290,20 +290,19 @@ def test_devices_of_others_are_not_ours() -> None:
         (
             {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "Allocate failed"},
             "UnexpectedAdmissionError: Allocate failed",
-            "the node had so many slots, but no card of it had; or a card that was to be had whole"
-            " was taken first; a controller makes another pod; a bare pod stays as it is:"
-            " delete it and create it again",
+            "no card had so many slots, or one was just taken; a controller makes another pod;"
+            " a bare pod stays as it is: delete it and create it again",
         ),
         (
             {"phase": "Failed", "reason": "OutOfmilligpu.io/vgpu"},
             "OutOfmilligpu.io/vgpu",
-            "another pod took the slots first; a controller makes another pod;"
+            "another pod was faster; a controller makes another pod;"
             " a bare pod stays as it is: delete it and create it again",
         ),
         (
             {"phase": "Failed", "reason": "OutOfmilligpu.io/pgpu"},
             "OutOfmilligpu.io/pgpu",
-            "another pod took the cards first; a controller makes another pod;"
+            "another pod was faster; a controller makes another pod;"
             " a bare pod stays as it is: delete it and create it again",
         ),
         (
