@@ -12,7 +12,7 @@ import grpc
 from bench.measured import Measured
 from milligpu import processes
 from milligpu.kubelet import CHANNEL, Kubelet
-from plugin.__main__ import ENDPOINT
+from plugin.__main__ import ENDPOINTS
 from plugin.v1beta1 import deviceplugin_pb2 as api
 from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
 from vgpu import names, slots
@@ -31,14 +31,16 @@ async def measure(folder: Path) -> dict[str, Measured]:
         "inventory_file": _inventory(folder / "cards.json"),
         "simulate_beside_gpus": "true",
         "device_plugin_dir": folder,
+        "pod_resources": folder / "none",
+        "settle_seconds": 0,
         "host": processes.HOST,
         "port": processes.free_port(),
     }
     async with Kubelet(folder) as kubelet:
         log = folder / "plugin.log"
         with processes.running("-m", "plugin", output=log, settings=settings) as plugin:
-            await asyncio.to_thread(plugin.wait_until, lambda: bool(kubelet.devices))
-            target = f"unix:{folder / ENDPOINT}"
+            await asyncio.to_thread(plugin.wait_until, lambda: names.COUNT in kubelet.devices)
+            target = f"unix:{folder / ENDPOINTS[names.COUNT]}"
             async with grpc.aio.insecure_channel(target, options=CHANNEL) as channel:
                 return await _timed(_calls(rpc.DevicePluginStub(channel), kubelet))
 
