@@ -130,8 +130,11 @@ def test_a_resource_that_no_node_offers_is_found_once(key: str, kind: str) -> No
 def test_a_quota_on_asks_counts_nothing(kind: str, spec: Any, path: str, key: str) -> None:
     document = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "q"}, "spec": spec(key)}
     assert found(document) == [("misplaced-ask", f"{path}[{key}]")]
-    on_slots = spec("requests.milligpu.io/vgpu" if kind == "ResourceQuota" else "milligpu.io/vgpu")
-    assert found({**document, "spec": on_slots}) == []
+    for grant in ("milligpu.io/vgpu", "milligpu.io/pgpu"):
+        counted = f"requests.{grant}" if kind == "ResourceQuota" else grant
+        assert found({**document, "spec": spec(counted)}) == []
+        [said] = findings(creation(document), Config())
+        assert grant in said.text
 
 
 @pytest.mark.parametrize("key", ["milligpu.io/vgpu", "limits.milligpu.io/pgpu"])
