@@ -104,8 +104,7 @@ class NvmlInventory:
                 uuid = self._watched.get(_address(data.device), "")
                 events.append(Event(uuid, data.eventData))
         except pynvml.NVMLError as error:
-            if error.value != pynvml.NVML_ERROR_TIMEOUT:
-                self._events, self._stale = None, True
+            self._stale = self._stale or error.value != pynvml.NVML_ERROR_TIMEOUT
         if not events:  # also where there is nothing to wait for: the caller asks again at once
             time.sleep(max(0.0, end - time.monotonic()))
         return tuple(events)
