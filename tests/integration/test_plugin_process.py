@@ -14,7 +14,15 @@ from pathlib import Path
 import pytest
 
 from milligpu.processes import Program, free_port, running
-from tests.integration.plugin_rig import DEADLINE, LOOPBACK, Kubelet, in_loop, pod
+from plugin import checkpoint
+from tests.integration.plugin_rig import (
+    DEADLINE,
+    LOOPBACK,
+    Kubelet,
+    in_loop,
+    pod,
+    pod_resources,
+)
 from vgpu import names
 from vgpu.names import ENV_OURS
 
@@ -33,7 +41,9 @@ def settings(folder: Path) -> Settings:
     return {
         "inventory": "simulated",
         "simulate_beside_gpus": "true",
+        "settle_seconds": 0,
         "device_plugin_dir": folder,
+        "pod_resources": pod_resources(folder),
         "host": LOOPBACK,
         "port": free_port(),
     }
@@ -65,15 +75,17 @@ def refused(settings: Settings, before: Callable[[], None] | None = None) -> tup
 async def test_a_share_runs_and_sigterm_leaves_nothing(folder: Path, program: Program) -> None:
     async with Kubelet(folder) as kubelet:
         await kubelet.listed(names.COUNT, 200, 2 * DEADLINE)
+        await kubelet.listed(names.WHOLE, 2, DEADLINE)
         [grant] = await kubelet.admit(pod("p", 30))
         assert grant.env[names.ENV_MEMORY_FRACTION] == "0.2666"
         assert program.lines()[0]["event"] == "advertising 200 x milligpu.io/vgpu for 2 GPUs"
         program.process.terminate()
         await kubelet.listed(names.COUNT, 0, DEADLINE)
+        await kubelet.listed(names.WHOLE, 0, DEADLINE)
         assert program.wait(DEADLINE) == 0
-        assert [path.name for path in folder.iterdir()] == ["kubelet.sock"]
+        assert {path.name for path in folder.iterdir()} == {"kubelet.sock", checkpoint.NAME}
     events = [line["event"] for line in program.lines()]
-    assert events == [events[0], "serving", "registered", "allocated"]
+    assert events == [events[0], "serving", "registered", "registered", "allocated"]
 
 
 @in_loop
@@ -142,7 +154,7 @@ def test_a_list_that_the_kubelet_would_not_take(
     status, said = refused(settings | {"inventory_file": file})
     assert (status, said) == (
         1,
-        "the list of 80000 slots of 800 GPUs has 4552000 bytes; the kubelet takes 4194304,"
+        "the list of 80000 devices of 800 GPUs has 4552000 bytes; the kubelet takes 4194304,"
         " which is enough for 737 such GPUs",
     )
 
