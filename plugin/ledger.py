@@ -37,7 +37,7 @@ class Ledger:
         self._written: frozenset[str] = frozenset()
         """The ids of the last checkpoint that could be read."""
         self._sight: tuple[object, float] = (None, 0.0)
-        """What the list of pods lacked, which pods it had, and since when that has not changed."""
+        """What the list of pods lacked, which pods it had, and since when all is as it is."""
 
     def start(self, checkpoint: Checkpoint | None) -> None:
         """Take in the checkpoint that a process finds; None if it cannot be read."""
@@ -47,8 +47,7 @@ class Ledger:
         """Note what an Allocate is about to be answered with."""
         for each in ids:
             self._hold(each, now + GRACE)
-            self._offered.discard(each)
-            self._listed.discard(each)
+        self._sight = None, 0.0
 
     def available(self, ids: Iterable[str]) -> None:
         """Note what the kubelet offers to a container: nobody has these, and it neither."""
@@ -57,7 +56,7 @@ class Ledger:
             self._offered.add(each)
 
     def polled(self, pods: Pods | None, checkpoint: Checkpoint | None, now: float) -> bool:
-        """Take in one look at both; each is None if it could not be had.
+        """Take in one look at both, the checkpoint last; each is None if it could not be had.
 
         True asks for a device list to be sent, the same one: the kubelet then writes a checkpoint
         without those whose end it has seen, which it does not do by itself.

@@ -83,14 +83,18 @@ class Node:
         self._update()
         return health.kind(event.xid, self._config.ignored_xids)
 
-    def polled(self, pods: Pods | None, checkpoint: Checkpoint | None) -> None:
-        """Take in who has what, as far as the kubelet could tell."""
+    def polled(self, pods: Pods | None, checkpoint: Checkpoint | None) -> bool:
+        """Take in who has what, as far as the kubelet could tell.
+
+        Returns whether it will soon know more, for it has been asked to write it down anew.
+        """
         if pods:
             self._claims = {**_claims(pods.foreign), **self._claims}
-        if self.ledger.polled(pods, checkpoint, self._now()):
+        if again := self.ledger.polled(pods, checkpoint, self._now()):
             self.beat += 1
             self.wake()
         self._update()
+        return again
 
     def allocated(self, ids: Iterable[str]) -> None:
         """Take in what a container gets; what follows is worked out after it has its answer."""

@@ -122,9 +122,11 @@ class DevicePlugin(rpc.DevicePluginServicer, ABC, Generic[Device]):
         response = api.PreferredAllocationResponse()
         async with self._answering("GetPreferredAllocation", context):
             for asked in request.container_requests:
-                self.node.ledger.available(asked.available_deviceIDs)
+                # What is required is available to this pod alone: its init containers have it.
+                required_ids = set(asked.must_include_deviceIDs)
+                self.node.ledger.available(set(asked.available_deviceIDs) - required_ids)
                 free = self._offered(asked.available_deviceIDs, asked.allocation_size)
-                required = self._parse(asked.must_include_deviceIDs)
+                required = self._parse(required_ids)
                 chosen = self.prefer(free, required, asked.allocation_size)
                 response.container_responses.add(deviceIDs=map(str, chosen))
         return response

@@ -22,6 +22,9 @@ HANGS_SECONDS: Final = 60.0
 AFTER_EVENT_SECONDS: Final = 1.0
 """How soon the cards are looked at after an error event, which bounds a storm of them."""
 
+AGAIN_SECONDS: Final = 1.0
+"""How soon the pods are looked at again when that will tell more."""
+
 T = TypeVar("T")
 log = structlog.get_logger()
 
@@ -75,8 +78,10 @@ async def holdings(node: Node, config: Config) -> None:
             listed = None
             (log.debug if failing else log.warning)("pods not listed", why=error.details())
             failing = True
-        node.polled(listed, checkpoint.read(config.device_plugin_dir))
-        await asyncio.sleep(config.poll_seconds)
+        again = node.polled(listed, checkpoint.read(config.device_plugin_dir))
+        await asyncio.sleep(
+            min(AGAIN_SECONDS, config.poll_seconds) if again else config.poll_seconds
+        )
 
 
 async def in_thread(call: Callable[[], T]) -> T:
