@@ -28,11 +28,11 @@ def main() -> None:
     print(f"{os.cpu_count()} CPUs, for the servers and their clients together")
     with tempfile.TemporaryDirectory(prefix="milligpu-bench-") as folder:
         webhook(Path(folder))
-        print("starting the plugin ...", flush=True)
-        measured = asyncio.run(plugin.measure(Path(folder)))
-        show(
-            f"The device plugin API over its unix socket, {plugin.CARDS} simulated cards", measured
-        )
+        print(f"starting the plugin, and letting it rest {plugin.IDLE_SECONDS} s ...", flush=True)
+        seen = asyncio.run(plugin.measure(Path(folder)))
+        title = f"The device plugin API over its unix socket, {plugin.CARDS} simulated cards"
+        show(title, seen.calls)
+        print(f"\nThe plugin at rest: {seen.idle:.2%} of a core; memory: {seen.resident:.1f} MiB")
 
 
 def webhook(folder: Path) -> None:

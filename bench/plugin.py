@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +13,40 @@ import grpc
 
 from bench.measured import Measured
 from milligpu import processes
-from milligpu.kubelet import CHANNEL, Kubelet
+from milligpu.kubelet import CHANNEL
 from plugin.__main__ import ENDPOINTS
 from plugin.v1beta1 import deviceplugin_pb2 as api
 from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
+from tests.integration.plugin_rig import Kubelet, pod_resources
 from vgpu import names, slots
 
 CARDS = 8
 SIZE = 30
 WARM_UP, ROUNDS, EACH = 50, 20, 50
+IDLE_SECONDS = 30
 
 Call = Callable[[], Awaitable[Any]]
 
 
-async def measure(folder: Path) -> dict[str, Measured]:
-    """Run the plugin with eight made-up cards and time its calls, in turns."""
+@dataclass(frozen=True)
+class Plugin:
+    """What was seen of a plugin's process."""
+
+    calls: dict[str, Measured]
+    idle: float
+    """Part of a core that it takes while nothing happens but its own looks."""
+    resident: float
+    """MiB of memory after all that."""
+
+
+async def measure(folder: Path) -> Plugin:
+    """Run the plugin with eight made-up cards, let it rest, and time its calls, in turns."""
     settings = {
         "inventory": "simulated",
         "inventory_file": _inventory(folder / "cards.json"),
         "simulate_beside_gpus": "true",
         "device_plugin_dir": folder,
-        "pod_resources": folder / "none",
+        "pod_resources": pod_resources(folder),
         "settle_seconds": 0,
         "host": processes.HOST,
         "port": processes.free_port(),
@@ -39,10 +54,29 @@ async def measure(folder: Path) -> dict[str, Measured]:
     async with Kubelet(folder) as kubelet:
         log = folder / "plugin.log"
         with processes.running("-m", "plugin", output=log, settings=settings) as plugin:
-            await asyncio.to_thread(plugin.wait_until, lambda: names.COUNT in kubelet.devices)
+            for resource, count in ((names.COUNT, slots.PER_CARD), (names.WHOLE, 1)):
+                await kubelet.listed(resource, CARDS * count, processes.START_SECONDS)
+            idle = await _idle(plugin.process.pid)
             target = f"unix:{folder / ENDPOINTS[names.COUNT]}"
             async with grpc.aio.insecure_channel(target, options=CHANNEL) as channel:
-                return await _timed(_calls(rpc.DevicePluginStub(channel), kubelet))
+                calls = await _timed(_calls(rpc.DevicePluginStub(channel), kubelet))
+            return Plugin(calls, idle, _resident(plugin.process.pid))
+
+
+async def _idle(process: int) -> float:
+    def seconds() -> float:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    await asyncio.sleep(1)  # what its start leaves to be done
+    before, begin = seconds(), time.monotonic()
+    await asyncio.sleep(IDLE_SECONDS)
+    return (seconds() - before) / (time.monotonic() - begin)
+
+
+def _resident(process: int) -> float:
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def _inventory(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 
 from plugin.config import UnusableError
 from vgpu import slots
@@ -52,6 +53,7 @@ class Event:
     xid: int
 
 
+@lru_cache(maxsize=256)
 def unfit(gpu: Gpu) -> str:
     """Return why a card cannot be shared in slots, as half a sentence; empty if it can."""
     if gpu.mig:

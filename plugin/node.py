@@ -139,7 +139,7 @@ class Node:
         left_out = (
             f"{gpu.uuid} is left out: {why}"
             for gpu in probe.gpus
-            if (why := self._fault(gpu) or self._withdrawn(gpu)) and gpu.uuid not in offer.gpus
+            if gpu.uuid not in offer.gpus and (why := self._fault(gpu) or self._withdrawn(gpu))
         )
         settling = bool(probe.gpus) and not cards and self._now() < self._settles
         state = "starting" if settling else _state(cards, isinstance(found, InventoryError))

@@ -79,8 +79,10 @@ class Offer:
             shown = self.free[uuid] > 0 and (not hole_only or uuid == hole)
             ids = devices(uuid)
             self.slots |= ids
-            # What somebody holds stays healthy, or the scheduler would count it as gone and used.
-            self.vgpu |= {name: not card.fault and (shown or name in mine) for name in ids}
+            self.vgpu |= dict.fromkeys(ids, shown)
+            if not (shown or card.fault):
+                # What is held stays healthy, or the scheduler would count it as gone and used.
+                self.vgpu |= dict.fromkeys(ids.keys() & mine, True)
             name = str(Whole(uuid))
             self.wholes[name] = Whole(uuid)
             unused = wholes and self.free[uuid] == slots.PER_CARD
