@@ -336,8 +336,15 @@ CASES = [
         "B36",
         "A container loses its card hours later, since the runtime alone knew of the device.",
         {
-            "P": [Open(5, "device nodes in the answer, as a setting")],
-            "D": [Open(5, "which way of handing out a card to choose")],
+            "P": [
+                "unit/plugin/test_edits.py::test_a_card_is_handed_out",
+                "unit/plugin/test_edits.py::test_only_device_files_that_there_are_are_handed_out",
+            ],
+            "E": [
+                "cluster/test_node_cdi.py::"
+                "test_device_nodes_bring_the_cards_own_file_to_the_container_with_the_share",
+            ],
+            "D": ["docs/how-to/hand-out-cards.md#Device files"],
         },
     ),
     Case(
@@ -640,8 +647,15 @@ CASES = [
         "B74",
         "A hardened runtime ignores the variable that names the card.",
         {
-            "P": [Open(5, "volume mounts and CDI as settings")],
-            "D": [Open(5, "the secure way first")],
+            "P": [
+                "unit/plugin/test_edits.py::test_a_card_is_handed_out",
+                "unit/plugin/test_edits.py::test_whole_cards_come_once_each_by_the_drivers_number",
+            ],
+            "E": [
+                "cluster/test_node_cdi.py::test_volume_mounts_name_the_card_to_the_runtime",
+                "cluster/test_node_cdi.py::test_the_specs_environment_beats_the_pods",
+            ],
+            "D": ["docs/how-to/hand-out-cards.md#Close the hole"],
         },
     ),
     Case(
@@ -709,8 +723,12 @@ CASES = [
                 "unit/webhook/test_scheduling.py::"
                 "test_the_runtime_class_is_added_where_there_is_none",
             ],
-            "P": [Open(5, "CDI names instead of variables")],
-            "D": [Open(6, "which runtime a node needs")],
+            "P": ["unit/plugin/test_edits.py::test_a_card_is_handed_out"],
+            "E": [
+                "cluster/test_node_cdi.py::"
+                "test_cdi_brings_the_card_to_the_container_with_the_share_and_to_no_other",
+            ],
+            "D": ["docs/how-to/hand-out-cards.md#See what a node has"],
         },
     ),
     Case(
@@ -778,9 +796,10 @@ CASES = [
             "P": [
                 "integration/test_plugin.py::test_a_share_of_a_t4",
                 "integration/test_plugin.py::test_slots_of_two_cards_are_refused_with_a_sentence",
+                "unit/plugin/test_edits.py::test_whole_cards_come_once_each_by_the_drivers_number",
             ],
         },
-        otherwise="slots of two cards are refused, so there is one card to name",
+        otherwise="slots of two cards are refused; only of whole cards there are several to name",
     ),
     Case(
         "B96",
@@ -822,7 +841,10 @@ CASES = [
             "P": [
                 "integration/test_nvml.py::test_cards_are_what_the_driver_says",
                 "integration/test_plugin.py::test_a_share_of_a_t4",
-                Open(5, "device files by the card's own minor number"),
+                "unit/plugin/test_edits.py::test_whole_cards_come_once_each_by_the_drivers_number",
+            ],
+            "E": [
+                "cluster/test_node_cdi.py::test_several_whole_cards_come_as_several_cdi_devices",
             ],
         },
     ),

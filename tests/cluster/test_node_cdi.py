@@ -67,12 +67,12 @@ def handing_out(node: Node, folder: Path, *patches: str, **settings: str) -> Ite
         "MILLIGPU_SETTLE_SECONDS": "0",
         **{f"MILLIGPU_{name.upper()}": value for name, value in settings.items()},
     }
-    api.patch(SETTINGS, {"data": chosen})
-    namespace = ("-n", names.NODE_NAMESPACE)
-    for patch in (seeing(folder), *map(shown, patches)):
-        own = patch.replace("/home/kubernetes/bin/nvidia", f"{folder}/driver")
-        node.plane.kubectl("patch", "daemonset/plugin", *namespace, "--patch", own)
     try:
+        api.patch(SETTINGS, {"data": chosen})
+        namespace = ("-n", names.NODE_NAMESPACE)
+        for patch in (seeing(folder), *map(shown, patches)):
+            own = patch.replace("/home/kubernetes/bin/nvidia", f"{folder}/driver")
+            node.plane.kubectl("patch", "daemonset/plugin", *namespace, "--patch", own)
         restart_plugin(node)
         eventually(lambda: slots(node) == 2 * PER_CARD, "the slots of both cards")
         yield
