@@ -426,6 +426,9 @@ def test_without_a_checkpoint_a_full_list_tells_what_it_had_and_lacks() -> None:
     assert ledger.held == {"GPU-a": {"GPU-a::2"}}
     ledger.available(["GPU-a::2"])
     assert ledger.held == {}
+    ledger.allocated(["GPU-a::1"], 300)  # an init container's, which no list shows
+    ledger.polled(listing(other=()), None, 400)
+    assert ledger.held == {"GPU-a": {"GPU-a::1"}}
 
 
 def test_without_a_checkpoint_a_list_may_be_short_at_a_kubelets_start() -> None:
