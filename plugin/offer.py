@@ -25,7 +25,7 @@ class Card:
 
 def update(
     known: Iterable[Card],
-    seen: Iterable[Gpu],
+    seen: Collection[Gpu],
     absence: str,
     fault: Callable[[Gpu], str],
     withdrawn: Callable[[Gpu], str],
@@ -35,7 +35,9 @@ def update(
     A known one that is absent or no longer fit stays, with that as its fault: pods may hold its
     slots, and ids that the kubelet's list lacks for a while would be given out twice later.
     """
-    cards = {card.gpu.uuid: replace(card, fault=absence) for card in known}
+    cards = {card.gpu.uuid: card for card in known}
+    for uuid in cards.keys() - {gpu.uuid for gpu in seen}:
+        cards[uuid] = replace(cards[uuid], fault=absence)
     for gpu in seen:
         card = Card(gpu, fault(gpu), withdrawn(gpu))
         if gpu.uuid in cards or not (card.fault or card.withdrawn):
@@ -67,7 +69,7 @@ class Offer:
         self.free = {card.gpu.uuid: _free(card, held) for card in cards}
         """Slots that could be given out, by card."""
         hole = max(self.free, key=lambda uuid: self.free[uuid], default="")
-        self.slots: dict[str, Slot] = {}
+        self.slots = _slots(tuple(self.gpus))
         """By device id."""
         self.vgpu: dict[str, bool] = {}
         """By device id, in order: whether the kubelet may hand it out or has done so."""
@@ -78,7 +80,6 @@ class Offer:
             uuid, mine = card.gpu.uuid, held.get(card.gpu.uuid, ())
             shown = self.free[uuid] > 0 and (not hole_only or uuid == hole)
             ids = devices(uuid)
-            self.slots |= ids
             self.vgpu |= dict.fromkeys(ids, shown)
             if not (shown or card.fault):
                 # What is held stays healthy, or the scheduler would count it as gone and used.
@@ -94,6 +95,11 @@ def _free(card: Card, held: Held) -> int:
     if card.fault or card.withdrawn or str(Whole(card.gpu.uuid)) in mine:
         return 0
     return slots.PER_CARD - len(mine)
+
+
+@lru_cache(maxsize=4)
+def _slots(cards: tuple[str, ...]) -> Mapping[str, Slot]:
+    return {name: slot for card in cards for name, slot in devices(card).items()}
 
 
 @lru_cache(maxsize=256)
