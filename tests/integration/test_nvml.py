@@ -286,6 +286,7 @@ def test_a_card_that_a_look_missed_has_a_fault_until_one_finds_it(
     for _ in range(3):
         assert look() == [A]
         assert look.faults() == {B: "it does not answer"}
+        assert look.events(0) == []
     driver.says(t4(A), t4(B))
     assert look() == [A, B]
     assert look.faults() == {}
@@ -560,6 +561,34 @@ def test_a_lost_card_does_not_keep_the_events_of_others(
         waiting = Waiting(client, driver, PATIENCE / 2)
         driver.says(*lost, *xids((A, 79), *[(B, 31)] * round_))
         assert waiting.events() == [(B, 31)]
+
+
+def test_a_card_that_is_lost_in_silence_does_not_either(
+    look: Looks, client: Client, driver: Driver
+) -> None:
+    driver.says(t4(A), t4(B))
+    look()
+    look.events(0)
+    lost = [t4(A, state="GPU_IS_LOST"), t4(B)]
+    driver.says(*lost)
+    assert look() == [B]
+    waiting = Waiting(client, driver, PATIENCE / 2)
+    driver.says(*lost, *xids((B, 79)))
+    assert waiting.events() == [(B, 79)]
+
+
+def test_a_set_that_the_driver_no_longer_knows_is_made_anew(
+    look: Looks, client: Client, driver: Driver
+) -> None:
+    driver.says(t4(A))
+    look()
+    look.events(0)
+    client.do("nvmlEventSetFree(inventory._events)")
+    assert look.events(0) == []
+    look()
+    waiting = Waiting(client, driver, PATIENCE / 2)
+    driver.says(t4(A), *xids((A, 79)))
+    assert waiting.events() == [(A, 79)]
 
 
 def test_every_session_is_ended_and_its_events_with_it(look: Looks, driver: Driver) -> None:
