@@ -1,4 +1,4 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import pytest
@@ -105,8 +105,9 @@ def test_an_event_is_over_after_a_quiet_time_of_good_looks() -> None:
     assert watch.recovers() == QUIET
 
 
-def test_time_alone_heals_nothing() -> None:
-    watch = Watch().event(A)
+@pytest.mark.parametrize("before", [Watch(), Watch().look(a="it is lost").look(9)])
+def test_time_alone_heals_nothing(before: Watch) -> None:
+    watch = replace(before).event(A)
     watch.now += 10 * QUIET
     assert watch.fault()
     assert watch.look(LOOKS - 1).fault()
@@ -124,8 +125,9 @@ def test_a_bad_look_begins_the_quiet_time_anew() -> None:
     assert watch.recovers() == QUIET
 
 
-def test_each_time_it_comes_back_the_quiet_time_doubles_up_to_a_limit() -> None:
-    watch = Watch()
+@pytest.mark.parametrize("start", [0.0, 100 * MEMORY])
+def test_each_time_it_comes_back_the_quiet_time_doubles_up_to_a_limit(start: float) -> None:
+    watch = Watch(now=start)
     waits = [watch.event(A).recovers() for _ in range(9)]
     assert waits == [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]
     assert watch.event(B).recovers(B) == QUIET  # of another card nothing is known
