@@ -14,6 +14,7 @@ import pytest
 from milligpu.kubelet import AdmissionError
 from plugin import checkpoint, pods
 from plugin.pods import Holding
+from tests.device_manager import Entry
 from tests.integration.plugin_rig import (
     DEADLINE,
     A,
@@ -69,6 +70,17 @@ async def test_who_has_what(folder: Path) -> None:
         assert found.foreign == {OTHER: {"GPU-a", "GPU-z"}}
         assert set(has["c0"]) <= set(has["load"])
         assert written(folder) == {each for ids in has.values() for each in ids}
+
+
+@in_loop
+async def test_what_pods_have_of_others_is_foreign_though_it_is_out_of_order(folder: Path) -> None:
+    async with scene(folder) as kubelet:
+        kubelet.others[OTHER] = frozenset({"GPU-y"})
+        await kubelet.admit(pod("p", 0))
+        kubelet.manager.insert("test/p", Entry("c0", OTHER, frozenset({"GPU-z"})))
+        found = await pods.look(kubelet.pod_resources)
+        assert found.foreign == {OTHER: {"GPU-y", "GPU-z"}}
+        assert not found.holdings
 
 
 @in_loop
