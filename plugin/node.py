@@ -14,7 +14,6 @@ from plugin.config import Config
 from plugin.edits import Handing
 from plugin.gpu import Event, Gpu, InventoryError, Probe, named, unfit
 from plugin.health import Health
-from plugin.holes import Refusals
 from plugin.ledger import Ledger
 from plugin.offer import Card, Offer, update
 from plugin.pods import Pods
@@ -48,7 +47,8 @@ class Node:
         self._settles = now() + config.settle_seconds
         self._found: Probe | InventoryError | None = None
         self._health = Health(config.ignored_xids)
-        self._refusals = Refusals()
+        self._asked: dict[int, float] = {}
+        """Sizes of shares in slots, each with the time when it was last asked for."""
         self._former: frozenset[str] = frozenset()
         self._described: tuple[dict[str, Gpu], Handing] | None = None
         self._promised: dict[str, str] = {}
@@ -99,7 +99,7 @@ class Node:
     def allocated(self, ids: Iterable[str]) -> None:
         """Take in what a container gets; what follows is worked out after it has its answer."""
         self.ledger.allocated(ids, self._now())
-        asyncio.get_running_loop().call_soon(self._update)
+        asyncio.get_running_loop().call_soon(lambda: self._show(self.offer.cards))
 
     def refused(self, size: int) -> None:
         """Take in that so many slots were refused because they lie on several cards."""
@@ -127,15 +127,12 @@ class Node:
         probe = Probe(notes=(str(found),)) if isinstance(found, InventoryError) else found
         absence = "; ".join(probe.notes) or "the driver no longer lists it"
         cards = update(self._known(), probe.gpus, absence, self._fault, self._withdrawn)
-        offer = self._offer(cards)
-        before, self.offer = self.offer, offer
+        before, offer = self.offer, self._show(cards)
         if cards != before.cards:
             _tell(before.cards, offer)
         if self._described != (described := (offer.gpus, self.handing)):
             cdi.write(offer.gpus.values(), self.handing)
             self._described = described
-        if (offer.vgpu, offer.pgpu) != (before.vgpu, before.pgpu):
-            self.wake()
         left_out = (
             f"{gpu.uuid} is left out: {why}"
             for gpu in probe.gpus
@@ -145,17 +142,22 @@ class Node:
         state = "starting" if settling else _state(cards, isinstance(found, InventoryError))
         self._tell_state(state, (*probe.notes, *left_out))
 
-    def _offer(self, cards: tuple[Card, ...]) -> Offer:
-        """Return what is shown of the cards, which depends on who has what and what was refused."""
-        held, wholes = self.ledger.held, self.ledger.known
-        offer = Offer(cards, held, wholes=wholes)
-        asked = holes.sizes(self._refusals, self._now())
+    def _show(self, cards: tuple[Card, ...]) -> Offer:
+        """Offer what there is of the cards, and wake those who send the lists if they differ."""
+        before, self.offer = self.offer, self._offer(cards)
+        if (self.offer.vgpu, self.offer.pgpu) != (before.vgpu, before.pgpu):
+            self.wake()
+        return self.offer
+
+    def _show(self, free: Mapping[str, int]) -> Mapping[str, int]:
+        """Return how many of its free slots each card shows."""
         match self._config.advertise:
+            case "all":
+                return free
             case "largest-hole":
-                return Offer(cards, held, wholes=wholes, hole_only=True)
-            case "after-refusal" if holes.limited(offer.free.values(), asked):
-                return Offer(cards, held, wholes=wholes, hole_only=True)
-        return offer
+                return holes.largest(free)
+        running = {len(each.ids) for each in self.ledger.holdings}
+        return holes.fitting(free, running | holes.sizes(self._asked, self._now()))
 
     def _known(self) -> tuple[Card, ...]:
         """Return the cards of which the kubelet must go on to hear."""

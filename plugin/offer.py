@@ -3,8 +3,10 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 
 from plugin.gpu import Gpu
+from plugin.holes import everything
 from vgpu import slots
 from vgpu.slots import Slot, Whole
 
@@ -52,36 +54,37 @@ class Offer:
         self,
         cards: tuple[Card, ...] = (),
         held: Held | None = None,
+        show: Callable[[Mapping[str, int]], Mapping[str, int]] = everything,
         *,
-        hole_only: bool = False,
         wholes: bool = True,
     ) -> None:
         """Take the cards and who holds what of them.
 
-        `hole_only`: of the free slots, show those of the card that has most. `wholes`: show free
-        cards as whole ones.
+        `show` says of how many free slots of each card to show how many; `wholes`, whether to show
+        free cards as whole ones.
         """
         held = held or {}
         self.cards = cards
-        self.hole_only = hole_only
         self.gpus = {card.gpu.uuid: card.gpu for card in cards}
         """By uuid."""
         self.free = {card.gpu.uuid: _free(card, held) for card in cards}
         """Slots that could be given out, by card."""
-        hole = max(self.free, key=lambda uuid: self.free[uuid], default="")
+        shown = show(self.free)
         self.slots = _slots(tuple(self.gpus))
         """By device id."""
-        self.vgpu: dict[str, bool] = {}
+        self.vgpu = dict.fromkeys(self.slots, True)
         """By device id, in order: whether the kubelet may hand it out or has done so."""
         self.wholes: dict[str, Whole] = {}
         self.pgpu: dict[str, bool] = {}
         """The same for whole cards."""
         for card in cards:
             uuid, mine = card.gpu.uuid, held.get(card.gpu.uuid, ())
-            shown = self.free[uuid] > 0 and (not hole_only or uuid == hole)
-            ids = devices(uuid)
-            self.vgpu |= dict.fromkeys(ids, shown)
-            if not (shown or card.fault):
+            ids, room = devices(uuid), shown.get(uuid, 0)
+            self.vgpu |= dict.fromkeys(ids, 0 < room == self.free[uuid])
+            if 0 < room < self.free[uuid]:
+                free = (name for name in ids if name not in mine)
+                self.vgpu |= dict.fromkeys(islice(free, room), True)
+            if not card.fault:
                 # What is held stays healthy, or the scheduler would count it as gone and used.
                 self.vgpu |= dict.fromkeys(ids.keys() & mine, True)
             name = str(Whole(uuid))
