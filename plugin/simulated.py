@@ -12,12 +12,8 @@ from plugin.gpu import MIB, Event, Gpu, InventoryError, Probe, unfit
 PREFIX = "SIM-"
 """Ids begin with this, so that nobody takes them for real cards."""
 SHIPPED = Path(__file__).parent / "inventories"
-_STEP = 0.2
-"""Seconds between two looks at whether the file has changed."""
-
-
-def _are_xids(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_number, value))
+_STEP = 0.5
+"""Seconds between two looks into the file for new events."""
 
 
 def _is_number(value: Any) -> bool:
@@ -33,7 +29,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "minor": (_is_number, "a whole number"),
     "mig": (lambda it: isinstance(it, bool), "true or false"),
     "fault": (lambda it: isinstance(it, str), "a text"),
-    "xids": (_are_xids, "a list of whole numbers"),
+    "xids": (lambda it: isinstance(it, list) and all(map(_is_number, it)), "a list of numbers"),
 }
 _NEEDED = ("uuid", "model", "memory_total_mib")
 
@@ -61,23 +57,13 @@ class SimulatedInventory:
 
     def wait(self, seconds: float) -> tuple[Event, ...]:
         """Wait until numbers are appended to the `xids` of a known card, at most so long."""
-        end, stamp = time.monotonic() + seconds, None
-        while True:
-            if stamp != (stamp := self._stamp()) and (events := self._news()):
-                return events
-            if (left := end - time.monotonic()) <= 0:
-                return ()
+        end = time.monotonic() + seconds
+        while not (events := self._news()) and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, _STEP))
+        return events
 
     def close(self) -> None:
         """Nothing is open."""
-
-    def _stamp(self) -> object:
-        try:
-            status = self._path.stat()
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_ino, status.st_size
 
     def _news(self) -> tuple[Event, ...]:
         try:
