@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonpatch
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics import MetricWrapperBase
 from ruamel.yaml import YAML
 
@@ -22,6 +22,8 @@ import webhook.metrics
 from milligpu.workloads import arriving, review
 from plugin import edits
 from plugin.gpu import MIB, Gpu
+from plugin.node import Node
+from plugin.series import Series
 from tests.documents import ROOT, code, rows
 from vgpu import names
 from vgpu.settings import variable
@@ -41,6 +43,7 @@ REGISTRIES = {
     "webhook": webhook.metrics.Metrics().registry,
     "plugin": plugin.metrics.Metrics().registry,
 }
+REGISTRIES["plugin"].register(Series(Node(plugin.config.Config()), ""))
 
 
 @pytest.mark.parametrize("program", CONFIGS)
@@ -57,11 +60,11 @@ def instruments(registry: CollectorRegistry) -> dict[str, tuple[str, ...]]:
     """Our metrics by the name that Prometheus sees, with their labels."""
     found = {}
     for collector in set(registry._collector_to_names):
-        if isinstance(collector, MetricWrapperBase):
-            [metric] = collector.collect()
-            name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+        for metric in collector.collect() if not isinstance(collector, ProcessCollector) else ():
+            holder: Any = collector if isinstance(collector, MetricWrapperBase) else metric
             own = (metric.name,) if metric.type == "stateset" else ()
-            found[name] = (*collector._labelnames, *own)
+            name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+            found[name] = (*holder._labelnames, *own)
     return found
 
 
