@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from milligpu.kubelet import AdmissionError
-from plugin import checkpoint, pods
+from plugin import checkpoint, ledger, pods
 from plugin.pods import Holding
 from tests.device_manager import Entry
 from tests.integration.plugin_rig import (
@@ -39,13 +39,18 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
+async def both_listed(kubelet: Kubelet) -> None:
+    """Wait for slots and whole cards: a kubelet gives nothing of what it has not heard of."""
+    await kubelet.listed(names.COUNT, 200, DEADLINE)
+    await kubelet.listed(names.WHOLE, 2, DEADLINE)
+
+
 @asynccontextmanager
 async def scene(folder: Path) -> AsyncIterator[Kubelet]:
     """A kubelet and a plugin that never looks at its pods by itself."""
     nowhere = {"pod_resources": folder / "none", "poll_seconds": 3600}
     async with Kubelet(folder) as kubelet, plugin(folder, Cards(A, B), **nowhere):
-        await kubelet.listed(names.COUNT, 200, DEADLINE)
-        await kubelet.listed(names.WHOLE, 2, DEADLINE)
+        await both_listed(kubelet)
         yield kubelet
 
 
@@ -166,3 +171,37 @@ async def test_an_answer_above_four_mebibytes_is_read(folder: Path) -> None:
         ids = frozenset(f"{'x' * 50}-{n}" for n in range(70_000))
         kubelet.others[OTHER] = ids
         assert (await pods.look(kubelet.pod_resources)).foreign == {OTHER: ids}
+
+
+# The plugin that looks.
+
+
+@in_loop
+async def test_what_an_ended_pod_had_is_free_soon_and_nobody_is_kept_busy(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "GRACE", 0.1)
+    async with Kubelet(folder) as kubelet, plugin(folder, Cards(A, B), poll_seconds=0.1):
+        await both_listed(kubelet)
+        await kubelet.admit(pod("p", 30, init=(container("load", 40),)))
+        await kubelet.listed(names.WHOLE, 1, DEADLINE)
+        await asyncio.sleep(1)
+        before = kubelet.messages
+        await asyncio.sleep(1)  # ten looks, each of which lacks ten slots of the init container
+        assert kubelet.messages == before
+        assert len(kubelet.healthy(names.WHOLE)) == 1
+        del kubelet.pods["test/p"]
+        await kubelet.listed(names.WHOLE, 2, DEADLINE)
+        assert written(folder) == set()
+
+
+@in_loop
+async def test_a_plugin_that_comes_later_knows_who_has_what(folder: Path) -> None:
+    async with Kubelet(folder) as kubelet:
+        async with plugin(folder, Cards(A, B)):
+            await both_listed(kubelet)
+            await kubelet.admit(pod("p", 0, init=(container("load", 40),)))
+        async with plugin(folder, Cards(A, B)):
+            await kubelet.listed(names.WHOLE, 1, DEADLINE)
+            await asyncio.sleep(0.5)
+            assert len(kubelet.healthy(names.WHOLE)) == 1
