@@ -44,9 +44,8 @@ CASES = [
                 "integration/test_plugin.py::test_pods_admitted_while_the_kubelet_restarts",
             ],
             "E": [
-                "cluster/test_node_one_card.py::"
-                "test_a_restarted_kubelet_has_the_same_slots_again_in_time",
-                Open(5, "pods that hold slots over a restart of kubelet and plugin together"),
+                "cluster/test_node_life.py::test_the_kubelet_restarts_again_and_again",
+                "cluster/test_node_life.py::test_kubelet_and_plugin_end_together",
             ],
         },
     ),
@@ -130,8 +129,12 @@ CASES = [
                 "unit/plugin/test_allocation.py::test_laws",
                 "unit/plugin/test_allocation.py::test_the_fullest_card_that_fits",
                 "unit/plugin/test_allocation.py::test_required_slots_decide_the_card",
+                "unit/plugin/test_allocation.py::test_spread_takes_the_emptiest_card",
+                "unit/plugin/test_allocation.py::test_whole_cards_are_chosen_in_order",
+                "unit/plugin/test_servicer.py::test_what_must_be_in_it_is_in_it",
                 "integration/test_plugin.py::test_cards_are_packed",
-                Open(5, "a policy that spreads, and whole cards"),
+                "integration/test_plugin_cards.py::test_shares_are_spread",
+                "integration/test_plugin_cards.py::test_whole_cards",
             ],
         },
     ),
@@ -139,8 +142,16 @@ CASES = [
         "B11",
         "What is measured of a shared card is told of one of its pods, or of none.",
         {
-            "U": [Open(5, "series per container, from the slot ids")],
-            "P": [Open(5, "slots per container, the same at every scrape")],
+            "U": [
+                "unit/plugin/test_series.py::test_each_container_has_a_series_for_its_card",
+                "unit/plugin/test_series.py::"
+                "test_a_scrape_does_not_depend_on_the_order_of_the_list",
+            ],
+            "P": [
+                "integration/test_plugin_cards.py::"
+                "test_series_of_containers_come_and_go_with_their_pods",
+            ],
+            "D": ["docs/reference/names.md#Device ids"],
         },
     ),
     Case(
@@ -307,6 +318,10 @@ CASES = [
             "P": [
                 "integration/test_plugin_process.py::test_a_list_that_the_kubelet_would_not_take",
                 "integration/test_plugin.py::test_many_pods_at_once",
+                "unit/plugin/test_servicer.py::"
+                "test_the_number_of_cards_that_a_sentence_gives_is_what_the_kubelet_takes",
+                "unit/plugin/test_servicer.py::"
+                "test_sixteen_cards_take_a_fiftieth_of_what_a_message_may_have",
                 "unit/vgpu/test_slots.py::test_a_card_whose_ids_would_be_too_long_is_refused",
             ],
         },
@@ -517,10 +532,14 @@ CASES = [
         "Two cards, or one and a half, cannot be asked for, or give something else.",
         {
             "U": ["matrix/test_matrix.py::test_created"],
-            "P": [Open(5, "whole cards from the same plugin")],
+            "P": [
+                "integration/test_plugin_cards.py::test_whole_cards",
+                "integration/test_plugin_cards.py::"
+                "test_pods_of_both_kinds_at_the_same_moment_never_have_the_same_card",
+            ],
             "E": [
                 "cluster/test_webhook_matrix.py::test_a_row",
-                "cluster/test_webhook_matrix.py::test_a_row_with_whole_cards",
+                "cluster/test_webhook_matrix.py::test_a_row_where_no_whole_cards_are_served",
             ],
         },
         otherwise="whole cards are a resource of their own; one and a half is denied",
@@ -546,9 +565,11 @@ CASES = [
             "P": [
                 "integration/test_nvml.py::test_cards_are_what_the_driver_says",
                 "unit/plugin/test_edits.py::test_exact_values",
-                Open(5, "metrics of memory, by card and by share"),
+                "unit/plugin/test_series.py::test_a_share_of_another_card_is_another_amount",
+                "integration/test_plugin_cards.py::"
+                "test_series_of_containers_come_and_go_with_their_pods",
             ],
-            "D": [Open(5, "that a share of another card is another amount")],
+            "D": ["docs/how-to/whole-cards.md#Cards of different memory on one node"],
         },
     ),
     Case(
@@ -637,6 +658,8 @@ CASES = [
             "P": [
                 "unit/plugin/test_health.py::test_a_programs_error_is_not_held_against_the_card",
                 "integration/test_nvml.py::test_an_xid_takes_its_cards_slots_along_and_no_other",
+                "integration/test_plugin_cards.py::"
+                "test_an_error_of_one_containers_program_changes_nothing_for_its_neighbour",
             ],
         },
     ),
@@ -704,7 +727,7 @@ CASES = [
     Case(
         "B79",
         "A card's own readings are copied to each of its pods, and added up.",
-        {"U": [Open(5, "readings of a card once, without a pod's name")]},
+        {"U": ["unit/plugin/test_series.py::test_a_card_is_told_once_without_a_pods_name"]},
     ),
     Case(
         "B81",
@@ -799,6 +822,9 @@ CASES = [
                 "integration/test_plugin.py::test_calls_that_ask_for_nothing",
                 "integration/test_plugin.py::test_bad_requests_are_refused",
                 "unit/plugin/test_allocation.py::test_nothing_asked_nothing_given",
+                "integration/test_plugin_cards.py::test_requests_at_the_edge",
+                "integration/test_plugin_cards.py::"
+                "test_an_init_containers_whole_card_is_used_again",
             ],
         },
     ),
@@ -810,6 +836,8 @@ CASES = [
                 "integration/test_plugin.py::test_a_share_of_a_t4",
                 "integration/test_plugin.py::test_slots_of_two_cards_are_refused_with_a_sentence",
                 "unit/plugin/test_edits.py::test_whole_cards_come_once_each_by_the_drivers_number",
+                "unit/plugin/test_servicer.py::"
+                "test_cards_of_a_container_are_each_named_once_and_in_the_drivers_order",
             ],
         },
         otherwise="slots of two cards are refused; only of whole cards there are several to name",
@@ -854,6 +882,7 @@ CASES = [
             "P": [
                 "integration/test_nvml.py::test_cards_are_what_the_driver_says",
                 "integration/test_plugin.py::test_a_share_of_a_t4",
+                "integration/test_plugin_cards.py::test_how_a_card_is_handed_out",
                 "unit/plugin/test_edits.py::test_whole_cards_come_once_each_by_the_drivers_number",
             ],
             "E": [
