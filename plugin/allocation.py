@@ -16,10 +16,6 @@ class RefusedError(Exception):
     """What is asked for cannot be given; the message ends up in the pod's status."""
 
 
-class SplitError(RefusedError):
-    """No card has so many free slots, but several together have."""
-
-
 def choose(
     free: Iterable[Slot], required: Collection[Slot], size: int, placement: Placement = "packed"
 ) -> tuple[Slot, ...]:
@@ -69,12 +65,12 @@ def choose_wholes(
 def one_card(slots: Collection[Slot], held: Held) -> str:
     """Return the card that all slots are of.
 
-    Raises SplitError when there is not just one, RefusedError when somebody has it whole.
+    Raises RefusedError when there is not just one, or when somebody has it whole.
     """
     cards = Counter(slot.card for slot in slots)
     if len(cards) != 1:
         parts = ", ".join(f"{card}: {count}" for card, count in sorted(cards.items()))
-        raise SplitError(
+        raise RefusedError(
             f"{len(slots)} slots of {len(cards)} cards ({parts}):"
             " a share is part of one card, but the node's free slots lie on several"
         )

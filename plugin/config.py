@@ -8,7 +8,7 @@ from typing import Literal
 from vgpu.settings import boolean, choice, integer, level, seconds, setting
 
 Placement = Literal["packed", "spread"]
-Advertise = Literal["after-refusal", "largest-hole", "all"]
+Advertise = Literal["fitting", "largest-hole", "all"]
 Strategy = Literal["envvar", "volume-mounts", "cdi", "device-nodes"]
 
 
@@ -56,9 +56,8 @@ class Config:
     """How long cards that are new to the node are held back, so that others can list them first."""
     placement: Placement = setting("packed", choice("packed", "spread"))
     """Which card a share goes to: the fullest that fits, or the emptiest."""
-    advertise: Advertise = setting("after-refusal", choice("after-refusal", "largest-hole", "all"))
-    """When only the largest hole is advertised: while what was refused would be again, always,
-    never."""
+    advertise: Advertise = setting("fitting", choice("fitting", "largest-hole", "all"))
+    """What is shown of free slots: what a pod of a known size could get, those of one card, all."""
     device_plugin_dir: Path = setting(Path("/var/lib/kubelet/device-plugins"), _absolute)
     """The kubelet's folder of plugin sockets."""
     pod_resources: Path = setting(Path("/var/lib/kubelet/pod-resources/kubelet.sock"), _absolute)

@@ -1,50 +1,48 @@
-"""What the node shows of its free slots: all, or only the largest hole, those of one card.
+"""How many of its free slots the node shows: the scheduler sees one number for all its cards.
 
-The scheduler sees one number for the node. Where no card has as many free slots as a pod asks for,
-though the node has, it would send that pod here again and again, to be refused each time.
+Where no card has as many free slots as a pod asks for, though the node has, the scheduler would
+send that pod here again and again, to be refused each time. docs/explanation/placement.md has the
+figures that this rule was chosen by.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
 from typing import Final
 
-FIRST_SECONDS: Final = 600.0
-"""How long a refused size is remembered at first; each time that it comes again, twice as long."""
-LAST_SECONDS: Final = 8 * FIRST_SECONDS
-EPISODE_SECONDS: Final = 60.0
-"""Refusals of a size within this time are one: the scheduler has not seen our answer yet."""
+REMEMBERED_SECONDS: Final = 86400.0
+"""How long a size counts after somebody asked for it; those of running containers always do."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    since: float
-    seconds: float
+def sizes(asked: Mapping[int, float], now: float) -> frozenset[int]:
+    """Return the sizes, each with the time when it was last asked for, that are remembered."""
+    return frozenset(size for size, when in asked.items() if now - when <= REMEMBERED_SECONDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusals:
-    """The sizes, in slots, that were refused of late because they did not fit on one card."""
-
-    by_size: Mapping[int, _Refusal] = field(default_factory=dict)
+def everything(free: Mapping[str, int]) -> Mapping[str, int]:
+    """Show all free slots, given by card."""
+    return free
 
 
-def remember(refusals: Refusals, size: int, now: float) -> Refusals:
-    """Return the refusals with one more, at a time in seconds of any steady clock."""
-    last = refusals.by_size.get(size)
-    if last is None or now > last.since + 2 * last.seconds:
-        last = _Refusal(now, FIRST_SECONDS)
-    elif now > last.since + EPISODE_SECONDS:
-        last = _Refusal(now, min(2 * last.seconds, LAST_SECONDS))
-    return replace(refusals, by_size={**refusals.by_size, size: last})
+def largest(free: Mapping[str, int]) -> Mapping[str, int]:
+    """Show the free slots of the card that has most of them."""
+    return {card: free[card] for card in sorted(free, key=lambda card: (-free[card], card))[:1]}
 
 
-def sizes(refusals: Refusals, now: float) -> frozenset[int]:
-    """Return the sizes that are still remembered."""
-    return frozenset(
-        size for size, last in refusals.by_size.items() if now <= last.since + last.seconds
-    )
+def fitting(free: Mapping[str, int], asked: Collection[int]) -> Mapping[str, int]:
+    """Show all, unless one of the sizes fits into all free slots but into those of no card.
 
-
-def limited(free: Collection[int], asked: Iterable[int]) -> bool:
-    """Whether a size fits into all free slots, given by card, but into those of no card."""
-    return any(max(free, default=0) < size <= sum(free) for size in asked)
+    Then the smallest such size must not seem to fit, nor seem so when a container ends that has the
+    largest size that does fit: that many fewer are shown, but enough for one like it. Those are of
+    the card that has most, the others from the smallest gaps on: what is small shall fill these.
+    """
+    hole, total = max(free.values(), default=0), sum(free.values())
+    misfits = [size for size in asked if hole < size <= total]
+    if not misfits:
+        return free
+    fit = max((size for size in asked if size <= hole), default=hole)
+    room = max(fit, min(misfits) - 1 - fit)
+    [most] = largest(free)
+    shown = {most: fit}
+    for card in sorted(free, key=lambda card: (card == most, free[card], card)):
+        more = min(free[card] - shown.get(card, 0), room - sum(shown.values()))
+        shown[card] = shown.get(card, 0) + more
+    return shown

@@ -47,6 +47,7 @@ class Node:
         self._settles = now() + config.settle_seconds
         self._found: Probe | InventoryError | None = None
         self._health = Health(config.ignored_xids)
+        self._due = False
         self._asked: dict[int, float] = {}
         """Sizes of shares in slots, each with the time when it was last asked for."""
         self._former: frozenset[str] = frozenset()
@@ -96,15 +97,21 @@ class Node:
         self._update()
         return again
 
-    def allocated(self, ids: Iterable[str]) -> None:
-        """Take in what a container gets; what follows is worked out after it has its answer."""
-        self.ledger.allocated(ids, self._now())
-        asyncio.get_running_loop().call_soon(lambda: self._show(self.offer.cards))
+    def asked(self, size: int) -> None:
+        """Take in that somebody asks for so many slots, whether that is granted or refused."""
+        self._asked[size] = self._now()
+        self._soon()
 
-    def refused(self, size: int) -> None:
-        """Take in that so many slots were refused because they lie on several cards."""
-        self._refusals = holes.remember(self._refusals, size, self._now())
-        self._update()
+    def allocated(self, ids: Iterable[str]) -> None:
+        """Take in what a container gets."""
+        self.ledger.allocated(ids, self._now())
+        self._soon()
+
+    def _soon(self) -> None:
+        """Work out what follows from a call when it has its answer."""
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(lambda: self._show(self.offer.cards))
 
     def wake(self) -> None:
         """Wake all who wait for a pulse."""
@@ -144,12 +151,14 @@ class Node:
 
     def _show(self, cards: tuple[Card, ...]) -> Offer:
         """Offer what there is of the cards, and wake those who send the lists if they differ."""
-        before, self.offer = self.offer, self._offer(cards)
+        self._due = False
+        before = self.offer
+        self.offer = Offer(cards, self.ledger.held, self._room, wholes=self.ledger.known)
         if (self.offer.vgpu, self.offer.pgpu) != (before.vgpu, before.pgpu):
             self.wake()
         return self.offer
 
-    def _show(self, free: Mapping[str, int]) -> Mapping[str, int]:
+    def _room(self, free: Mapping[str, int]) -> Mapping[str, int]:
         """Return how many of its free slots each card shows."""
         match self._config.advertise:
             case "all":

@@ -31,8 +31,8 @@ class Series(Collector):
         offer = self._node.offer
         states = GaugeMetricFamily(
             "milligpu_plugin_slots",
-            "Slots of a card. Held by a container; free; unhealthy; withheld: free, but not shown"
-            " because the card is held whole, is another plugin's, or not the largest hole.",
+            "Slots of a card. Held by a container; free; unhealthy; withheld: not shown, since the"
+            " card is another plugin's, or a share that fits on no card would seem to fit.",
             labels=(*_CARD, "state"),
         )
         memory = GaugeMetricFamily(
@@ -50,12 +50,7 @@ class Series(Collector):
                 states.add_metric((*of_card, state), number)
             memory.add_metric(of_card, card.gpu.usable_mib * MIB)
             healthy.add_metric(of_card, not card.fault)
-        hole = GaugeMetricFamily(
-            "milligpu_plugin_largest_hole_only",
-            "1 while only the free slots of one card are shown to the scheduler.",
-            offer.hole_only,
-        )
-        return (self._state(), states, memory, healthy, hole, *self._containers())
+        return (self._state(), states, memory, healthy, *self._containers())
 
     def _state(self) -> Metric:
         return StateSetMetricFamily(

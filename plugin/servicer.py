@@ -9,7 +9,7 @@ import grpc
 import structlog
 
 from plugin import allocation, edits
-from plugin.allocation import RefusedError, SplitError
+from plugin.allocation import RefusedError
 from plugin.config import Placement, UnusableError
 from plugin.edits import Edits
 from plugin.metrics import Metrics, Rpc
@@ -202,11 +202,8 @@ class Shares(DevicePlugin[Slot]):
 
     def allocate(self, devices: Collection[Slot]) -> Edits:
         """Return what a share of a card brings along."""
-        try:
-            card = allocation.one_card(devices, self.node.ledger.held)
-        except SplitError:
-            self.node.refused(len(devices))
-            raise
+        self.node.asked(len(devices))
+        card = allocation.one_card(devices, self.node.ledger.held)
         log.info("allocated", gpu=card, slots=len(devices))
         return edits.share(self.node.offer.gpus[card], len(devices), self.node.handing)
 

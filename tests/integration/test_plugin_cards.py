@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from milligpu.kubelet import AdmissionError, Grant
-from plugin import holes, ledger
+from plugin import ledger
 from plugin.gpu import MIB, Event, Gpu
 from plugin.v1beta1 import deviceplugin_pb2 as api
 from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
@@ -241,40 +241,33 @@ async def half_full(kubelet: Kubelet) -> None:
         await kubelet.admit(pod(name, 60))
 
 
+@pytest.mark.usefixtures("_hasty")
 @in_loop
-async def test_after_a_refusal_the_scheduler_sees_the_largest_hole_for_a_while(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(holes, "FIRST_SECONDS", 1.5)
-    async with Kubelet(folder) as kubelet, plugin(folder, Cards(A, B)) as running:
+async def test_what_was_refused_is_hidden_until_a_card_has_room(folder: Path) -> None:
+    async with Kubelet(folder) as kubelet, plugin(folder, Cards(A, B)):
         await half_full(kubelet)
-        await kubelet.admit(pod("small", 10))
-        with pytest.raises(AdmissionError, match=r"60 slots of 2 cards \(GPU-a: 30, GPU-b: 30\)|"):
-            await kubelet.admit(pod("r", 60))
-        # What is held, and the 40 free ones of the card with most.
-        await kubelet.listed(names.COUNT, 60 + 10 + 60 + 40, DEADLINE)
-        assert await running.metric("milligpu_plugin_largest_hole_only") == 1
+        # The running ones are known: another like them would not fit.
+        await kubelet.listed(names.COUNT, 60 + 60 + 40, DEADLINE)
         with pytest.raises(AdmissionError, match="Requested: 60, Available: 40"):
             await kubelet.admit(pod("r", 60))
         [grant] = await kubelet.admit(pod("fits", 40))
         assert len(cards_of(grant)) == 1
-        del kubelet.pods["test/fits"]
-        await kubelet.listed(names.COUNT, 200, DEADLINE)
-        assert await running.metric("milligpu_plugin_largest_hole_only") == 0
-
-
-@pytest.mark.usefixtures("_hasty")
-@in_loop
-async def test_what_was_refused_fits_as_soon_as_a_card_has_room(folder: Path) -> None:
-    async with Kubelet(folder) as kubelet, plugin(folder, Cards(A, B)):
-        await half_full(kubelet)
-        with pytest.raises(AdmissionError, match=r"60 slots of 2 cards"):
-            await kubelet.admit(pod("r", 60))
-        await kubelet.listed(names.COUNT, 60 + 60 + 40, DEADLINE)
         del kubelet.pods["test/p"]
         await kubelet.listed(names.COUNT, 200, DEADLINE)
         [grant] = await kubelet.admit(pod("r", 60))
         assert cards_of(grant) == {"GPU-a"}
+
+
+@in_loop
+async def test_a_size_that_was_never_seen_is_refused_once(folder: Path) -> None:
+    async with Kubelet(folder) as kubelet, plugin(folder, Cards(A, B)):
+        await served(kubelet, 200, 2)
+        for name in "pqrs":
+            await kubelet.admit(pod(name, 35))
+        await kubelet.listed(names.COUNT, 200, DEADLINE)
+        with pytest.raises(AdmissionError, match=r"50 slots of 2 cards \(GPU-a: 30, GPU-b: 20\)"):
+            await kubelet.admit(pod("t", 50))
+        await kubelet.listed(names.COUNT, 4 * 35 + 30, DEADLINE)
 
 
 @pytest.mark.parametrize(("advertise", "shown"), [("all", 200), ("largest-hole", 160)])

@@ -2,97 +2,73 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin import holes
-from plugin.holes import Refusals, limited, remember, sizes
+from plugin.holes import REMEMBERED_SECONDS, everything, fitting, largest, sizes
 
-MINUTE = 60.0
-
-
-def remembered(*times: float, size: int = 60) -> Refusals:
-    """Return what refusals of a size at these times leave behind."""
-    refusals = Refusals()
-    for now in times:
-        refusals = remember(refusals, size, now)
-    return refusals
+frees = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 100))
+asked = st.sets(st.integers(1, 100), max_size=6)
 
 
-def ends(refusals: Refusals, since: float, size: int = 60) -> float:
-    """Return for how many minutes after a time, in minutes, a size is remembered."""
-    asked = (
-        minutes for minutes in range(1000) if size not in sizes(refusals, since + minutes * MINUTE)
-    )
-    return next(asked) - 1
-
-
-def test_nothing_is_remembered_at_first() -> None:
-    assert sizes(Refusals(), 0) == frozenset()
-
-
-def test_a_refusal_is_remembered_for_ten_minutes() -> None:
-    refusals = remembered(100.0)
-    assert sizes(refusals, 100.0) == sizes(refusals, 700.0) == {60}
-    assert sizes(refusals, 700.5) == frozenset()
-
-
-def test_one_episode_is_one_refusal() -> None:
-    """Many are refused before the scheduler sees what we show."""
-    assert ends(remembered(*(0.5 * n for n in range(100))), 0) == 10
-
-
-def test_a_refusal_that_comes_again_is_remembered_twice_as_long() -> None:
-    lengths, times = [], [0.0]
-    for _ in range(6):
-        refusals = remembered(*times)
-        lengths.append(ends(refusals, times[-1]))
-        times.append(times[-1] + (lengths[-1] + 1) * MINUTE)
-    assert lengths == [10, 20, 40, 80, 80, 80]
-
-
-def test_after_a_quiet_time_it_begins_anew() -> None:
-    first = remembered(0.0, 11 * MINUTE)
-    assert ends(first, 11 * MINUTE) == 20
-    late = 11 * MINUTE + 2 * 20 * MINUTE
-    assert ends(remember(first, 60, late), late) == 40
-    assert ends(remember(first, 60, late + 1), late + 1) == 10
-
-
-def test_sizes_are_remembered_each_for_itself() -> None:
-    refusals = remember(remember(remembered(0.0), 30, 5 * MINUTE), 60, 11 * MINUTE)
-    assert sizes(refusals, 14 * MINUTE) == {30, 60}
-    assert sizes(refusals, 16 * MINUTE) == {60}
-
-
-@given(st.lists(st.tuples(st.floats(0, 3600), st.integers(1, 100)), max_size=20))
-def test_whatever_was_refused_is_remembered_for_a_while_and_not_for_ever(
-    pauses: list[tuple[float, int]],
-) -> None:
-    refusals, now = Refusals(), 0.0
-    for pause, size in pauses:
-        now += pause
-        before = refusals
-        refusals = remember(refusals, size, now)
-        assert size in sizes(refusals, now)
-        assert size in sizes(refusals, now + holes.FIRST_SECONDS - holes.EPISODE_SECONDS)
-        assert sizes(before, now) <= sizes(refusals, now)
-    assert sizes(refusals, now + holes.LAST_SECONDS + 1) == frozenset()
+def test_a_size_is_remembered_for_a_day() -> None:
+    times = {30: 0.0, 60: 100.0}
+    assert sizes(times, 100.0) == sizes(times, REMEMBERED_SECONDS) == {30, 60}
+    assert sizes(times, REMEMBERED_SECONDS + 1) == {60}
+    assert sizes(times, REMEMBERED_SECONDS + 101) == frozenset()
 
 
 @pytest.mark.parametrize(
-    ("free", "asked", "outcome"),
+    ("free", "asked", "shown"),
     [
-        ([], [60], False),
-        ([40, 40], [], False),
-        ([40, 40], [60], True),
-        ([40, 40], [80], True),
-        ([40, 40], [81], False),
-        ([40, 40], [40], False),
-        ([60, 20], [60], False),
-        ([59, 1], [60], True),
-        ([59, 0], [60], False),
-        ([40, 40], [10, 60], True),
+        ({}, {60}, {}),
+        ({"a": 40, "b": 40}, set(), {"a": 40, "b": 40}),
+        ({"a": 40, "b": 40}, {40}, {"a": 40, "b": 40}),
+        ({"a": 40, "b": 40}, {81}, {"a": 40, "b": 40}),
+        ({"a": 60, "b": 20}, {60}, {"a": 60, "b": 20}),
+        ({"a": 40, "b": 40}, {60}, {"a": 40}),
+        ({"a": 30, "b": 40}, {60, 70}, {"b": 40}),
+        ({"a": 40, "b": 40}, {60, 10}, {"a": 10, "b": 39}),
+        ({"a": 5, "b": 30, "c": 40}, {70, 30}, {"a": 5, "b": 4, "c": 30}),
+        ({"a": 40, "b": 40}, {60, 50}, {"a": 40}),
+        ({"a": 40, "b": 40}, {60, 30}, {"a": 30}),
+    ],
+    ids=[
+        "no card",
+        "nothing was asked for",
+        "fits on a card",
+        "more than there is",
+        "fits on one of them",
+        "only the largest hole",
+        "of the card with most",
+        "small ones may fill the gaps",
+        "the smallest gaps first",
+        "the smallest of what does not fit",
+        "room for one that fits, and no more",
     ],
 )
-def test_when_only_the_largest_hole_is_shown(
-    free: list[int], asked: list[int], outcome: bool
-) -> None:
-    assert limited(free, asked) is outcome
+def test_what_is_shown(free: dict[str, int], asked: set[int], shown: dict[str, int]) -> None:
+    assert {card: room for card, room in fitting(free, asked).items() if room or not asked} == shown
+
+
+@given(frees, asked)
+def test_laws(free: dict[str, int], asked: set[int]) -> None:
+    shown = fitting(free, asked)
+    assert all(0 <= room <= free[card] for card, room in shown.items())
+    hole, total, seems = max(free.values(), default=0), sum(free.values()), sum(shown.values())
+    misfits = [size for size in asked if hole < size <= total]
+    fits = [size for size in asked if size <= hole]
+    if not misfits:
+        assert shown == free
+        return
+    assert seems < min(misfits), "what would be refused does not seem to fit"
+    assert max(shown.values()) >= max(fits, default=hole), "what fits on a card does"
+    after = seems + max(fits, default=hole)
+    assert after < min(misfits) or seems == max(fits, default=hole), "nor when one of these ends"
+    assert fitting(dict(reversed(free.items())), asked) == shown
+
+
+@given(frees)
+def test_the_largest_hole_is_one_cards_and_no_other_is_larger(free: dict[str, int]) -> None:
+    shown = largest(free)
+    assert len(shown) == min(len(free), 1)
+    assert list(shown.values()) == [max(free.values(), default=0)] * len(shown)
+    assert largest(dict(reversed(free.items()))) == shown
+    assert everything(free) == free

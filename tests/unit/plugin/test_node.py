@@ -409,13 +409,22 @@ EVERY = {"GPU-a": 100, "GPU-b": 100}
 HOLE = {"GPU-a": 100, "GPU-b": 70}
 
 
-def test_after_a_refusal_the_largest_hole_is_shown_for_a_while(clock: Clock) -> None:
+def asked(node: Node, size: int) -> Node:
+    """Return the node after somebody has asked for so many slots, whatever the answer."""
+
+    async def call() -> None:
+        node.asked(size)
+        await asyncio.sleep(0)
+
+    asyncio.run(call())
+    return node
+
+
+def test_what_fits_on_no_card_does_not_seem_to_fit_for_a_day(clock: Clock) -> None:
     node = half_full(clock)
     assert shown(node) == EVERY
-    node.refused(60)
-    assert shown(node) == HOLE
-    assert node.offer.hole_only
-    clock.now += holes.FIRST_SECONDS
+    assert shown(asked(node, 60)) == HOLE
+    clock.now += holes.REMEMBERED_SECONDS
     node.see(Probe((A, B)))
     assert shown(node) == HOLE
     clock.now += 1
@@ -423,17 +432,22 @@ def test_after_a_refusal_the_largest_hole_is_shown_for_a_while(clock: Clock) -> 
     assert shown(node) == EVERY
 
 
+def test_the_sizes_of_running_containers_count_always(clock: Clock) -> None:
+    node = half_full(clock)
+    node.polled(listed(*some(A, 0, 60)), Checkpoint(held=frozenset(some(B, 0, 70))))
+    clock.now += 10 * holes.REMEMBERED_SECONDS
+    node.see(Probe((A, B)))
+    assert shown(node) == HOLE
+
+
 def test_what_would_fit_on_a_card_is_no_reason_to_hide_slots(clock: Clock) -> None:
     node = half_full(clock)
-    node.refused(40)
-    assert shown(node) == EVERY
-    node.refused(71)
-    assert shown(node) == EVERY, "more than the node has: the scheduler sees that by itself"
+    assert shown(asked(node, 40)) == EVERY
+    assert shown(asked(node, 71)) == EVERY, "more than the node has: the scheduler sees it itself"
 
 
-def test_once_a_card_has_room_for_what_was_refused_all_is_shown_again(clock: Clock) -> None:
-    node = half_full(clock)
-    node.refused(60)
+def test_once_a_card_has_room_for_what_was_asked_all_is_shown_again(clock: Clock) -> None:
+    node = asked(half_full(clock), 60)
     node.ledger.available(some(A, 0, 20))
     node.polled(listed(*some(A, 20, 60), *some(B, 0, 70)), None)
     assert shown(node) == EVERY
@@ -445,9 +459,7 @@ def test_always_the_largest_hole(clock: Clock) -> None:
 
 
 def test_never_the_largest_hole(clock: Clock) -> None:
-    node = half_full(clock, advertise="all")
-    node.refused(60)
-    assert shown(node) == EVERY
+    assert shown(asked(half_full(clock, advertise="all"), 60)) == EVERY
 
 
 # How cards are handed out.

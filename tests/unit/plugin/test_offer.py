@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -5,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugin.gpu import Gpu, named, unfit
+from plugin.holes import largest
 from plugin.offer import Card, Offer, update
 from vgpu.slots import PER_CARD, Slot, Whole
 
@@ -126,13 +128,19 @@ def test_the_devices_of_an_offer() -> None:
 
 
 def test_an_offer_of_nothing() -> None:
-    offer = Offer(hole_only=True)
+    offer = Offer(show=largest)
     assert (offer.vgpu, offer.pgpu, offer.free) == ({}, {}, {})
 
 
-@given(cards, held, st.booleans(), st.booleans())
-def test_laws(known: tuple[Card, ...], held: Held, hole_only: bool, wholes: bool) -> None:
-    offer = Offer(known, held, hole_only=hole_only, wholes=wholes)
+@given(cards, held, st.data(), st.booleans())
+def test_laws(known: tuple[Card, ...], held: Held, data: st.DataObject, wholes: bool) -> None:
+    room: dict[str, int] = {}
+
+    def some(free: Mapping[str, int]) -> Mapping[str, int]:
+        room.update({uuid: data.draw(st.integers(0, count)) for uuid, count in free.items()})
+        return room
+
+    offer = Offer(known, held, some, wholes=wholes)
     assert set(offer.vgpu) == set(offer.slots)
     assert len(offer.vgpu) == PER_CARD * len(known)
     assert set(offer.pgpu) == set(offer.wholes) == {f"{card.gpu.uuid}::whole" for card in known}
@@ -146,7 +154,7 @@ def test_laws(known: tuple[Card, ...], held: Held, hole_only: bool, wholes: bool
             assert offer.free[card.gpu.uuid] == 0
         else:
             assert offer.free[card.gpu.uuid] == PER_CARD - len(mine)
-            assert hole_only or len(free) == PER_CARD - len(mine)
+            assert len(free) == room[card.gpu.uuid]
         if mine - {whole} or not (wholes or mine):
             assert not offer.pgpu[whole], "in slots, or who knows"
         elif not (card.fault or mine):
@@ -157,7 +165,7 @@ def test_laws(known: tuple[Card, ...], held: Held, hole_only: bool, wholes: bool
 def test_only_the_largest_hole_is_one_cards_and_no_other_is_larger(
     known: tuple[Card, ...], held: Held
 ) -> None:
-    offer = Offer(known, held, hole_only=True)
+    offer = Offer(known, held, largest)
     showing = {gpu.uuid: len(shown(offer, gpu, held)) for gpu in GPUS if shown(offer, gpu, held)}
     most = max(offer.free.values())
     assert list(showing.values()) == ([most] if most else [])

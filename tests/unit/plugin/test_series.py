@@ -110,26 +110,22 @@ def test_states_of_slots(node: Node) -> None:
 
 def test_slots_that_are_not_shown_are_withheld(node: Node) -> None:
     hold(node, holding("p", *some("GPU-a", 0, 60)), holding("q", *some("GPU-b", 0, 70)))
-    node.refused(60)
     assert states(node) == {
         "GPU-a": {"held": 60, "free": 40},
         "GPU-b": {"held": 70, "withheld": 30},
     }
-    assert samples(node, "milligpu_plugin_largest_hole_only") == {(): 1}
 
 
 @given(
     st.lists(st.sampled_from([*some("GPU-a", 0, 100), *some("GPU-b", 0, 100)]), unique=True),
     st.sets(st.sampled_from(["GPU-a::whole", "GPU-b::whole"])),
     st.sets(st.sampled_from(["GPU-a", "GPU-b"])),
-    st.sampled_from([(), (60,)]),
     st.sampled_from([(A, B), (A,), ()]),
 )
 def test_the_states_of_a_card_are_all_its_slots(
     slots: list[str],
     wholes: set[str],
     ill: set[str],
-    refused: tuple[int, ...],
     seen: tuple[Gpu, ...],
 ) -> None:
     """Even of one that is held in both ways, which should never be."""
@@ -137,8 +133,6 @@ def test_the_states_of_a_card_are_all_its_slots(
     node.start(Checkpoint(frozenset({*slots, *wholes})))
     node.see(Probe((A, B)))
     node.ill(dict.fromkeys(ill, "it needs a reset"))
-    for size in refused:
-        node.refused(size)
     node.see(Probe(seen))
     found = samples(node, SLOTS, "gpu", "state")
     assert len(found) == 2 * len(STATES)

@@ -232,16 +232,18 @@ def test_a_card_is_never_given_whole_and_in_slots(containers: list[tuple[str, ..
         assert "whole" not in ends or ends == {"whole"}
 
 
-def test_a_refusal_for_want_of_one_cards_room_is_remembered_and_no_other() -> None:
-    held = (*some(A, 0, 60), *some(B, 0, 70))
-    plugin = Plugin(A, B, held=held)
+def test_a_size_that_is_granted_or_refused_for_want_of_room_is_remembered() -> None:
+    plugin = Plugin(A, B, held=(*some(A, 0, 60), *some(B, 0, 70)))
+    assert sum(plugin.node.offer.vgpu.values()) == 200
     for ids in (("GPU-x::0",), ("GPU-a::whole",)):
         with pytest.raises(RefusalError):
             plugin.allocate(*ids)
-        assert not plugin.node.offer.hole_only
+        assert sum(plugin.node.offer.vgpu.values()) == 200
     with pytest.raises(RefusalError):
         plugin.allocate(*some(A, 60, 100), *some(B, 70, 90))
-    assert plugin.node.offer.hole_only
+    assert sum(plugin.node.offer.vgpu.values()) == 130 + 40
+    plugin.allocate(*some(A, 60, 70))
+    assert sum(plugin.node.offer.vgpu.values()) == 140 + 49, "one of 10 may end: 59 then"
 
 
 def test_a_bug_of_ours_is_counted_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
