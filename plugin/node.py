@@ -165,7 +165,8 @@ class Node:
                 return free
             case "largest-hole":
                 return holes.largest(free)
-        running = {len(each.ids) for each in self.ledger.holdings}
+        slots = self.offer.slots
+        running = {len(it.ids) for it in self.ledger.holdings if it.ids[0] in slots}
         return holes.fitting(free, running | holes.sizes(self._asked, self._now()))
 
     def _known(self) -> tuple[Card, ...]:

@@ -12,7 +12,7 @@ from plugin.config import Config
 from plugin.edits import Handing
 from plugin.gpu import Event, Gpu, InventoryError, Probe
 from plugin.node import Node
-from plugin.offer import Card
+from plugin.offer import Card, Offer
 from plugin.pods import Holding, Pods
 from vgpu import names
 from vgpu.slots import PER_CARD
@@ -438,6 +438,33 @@ def test_the_sizes_of_running_containers_count_always(clock: Clock) -> None:
     clock.now += 10 * holes.REMEMBERED_SECONDS
     node.see(Probe((A, B)))
     assert shown(node) == HOLE
+
+
+def test_a_whole_card_is_not_one_slot(clock: Clock) -> None:
+    c = replace(A, uuid="GPU-c", index=2)
+    held = (*some(A, 0, 60), *some(B, 0, 70), "GPU-c::whole")
+    node = started(clock, Checkpoint(held=frozenset(held)))
+    node.see(Probe((A, B, c)))
+    node.polled(listed("GPU-c::whole"), Checkpoint(held=frozenset(held)))
+    assert shown(asked(node, 60)) == HOLE | {"GPU-c": 1}
+
+
+def test_a_burst_of_calls_is_followed_up_once(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, offers = half_full(clock), list[Offer]()
+    show = node._show
+    monkeypatch.setattr(node, "_show", lambda cards: offers.append(show(cards)))
+
+    async def calls() -> None:
+        for size in (60, 50, 40):
+            node.asked(size)
+            node.allocated(())
+        await asyncio.sleep(0)
+
+    for count in (1, 2):
+        asyncio.run(calls())
+        assert len(offers) == count
 
 
 def test_what_would_fit_on_a_card_is_no_reason_to_hide_slots(clock: Clock) -> None:
