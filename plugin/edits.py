@@ -123,9 +123,8 @@ def _edits(gpus: tuple[Gpu, ...], limits: dict[str, str], handing: Handing) -> E
         case "cdi":
             # The spec adds the card; NVIDIA's runtime shall add none for what an image asks.
             return Edits(envs(names.VOID), cdi=tuple(f"{config.cdi_kind}={it}" for it in uuids))
-        case "device-nodes":
-            # Somebody has to bring the driver's files along: NVIDIA's runtime does for the cards
-            # that the variable names; where they come from the host's folder it shall not.
-            visible = names.VOID if config.driver_root else listed
-            files = (*map(handing.device, gpus), *handing.controls())
-            return Edits(envs(visible), handing.driver(), files)
+    # By device-nodes. Somebody has to bring the driver's files along: NVIDIA's runtime does for the
+    # cards that the variable names; where they come from the host's folder it shall not.
+    visible = names.VOID if config.driver_root else listed
+    files = (*map(handing.device, gpus), *handing.controls())
+    return Edits(envs(visible), handing.driver(), files)
