@@ -80,13 +80,12 @@ class Offer:
         for card in cards:
             uuid, mine = card.gpu.uuid, held.get(card.gpu.uuid, ())
             ids, room = devices(uuid), shown.get(uuid, 0)
-            self.vgpu |= dict.fromkeys(ids, 0 < room == self.free[uuid])
-            if 0 < room < self.free[uuid]:
+            if not 0 < room == self.free[uuid]:
                 free = (name for name in ids if name not in mine)
-                self.vgpu |= dict.fromkeys(islice(free, room), True)
-            if not card.fault:
-                # What is held stays healthy, or the scheduler would count it as gone and used.
-                self.vgpu |= dict.fromkeys(ids.keys() & mine, True)
+                self.vgpu |= dict.fromkeys(ids, False) | dict.fromkeys(islice(free, room), True)
+                if not card.fault:
+                    # What is held stays healthy, or the scheduler would count it as gone and used.
+                    self.vgpu |= dict.fromkeys(ids.keys() & mine, True)
             name = str(Whole(uuid))
             self.wholes[name] = Whole(uuid)
             unused = wholes and self.free[uuid] == slots.PER_CARD
