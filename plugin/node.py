@@ -136,7 +136,7 @@ class Node:
         cards = update(self._known(), probe.gpus, absence, self._fault, self._withdrawn)
         before, offer = self.offer, self._show(cards)
         if cards != before.cards:
-            _tell(before.cards, offer)
+            _tell(before.cards, offer, self._config.device_list_strategy)
         if self._described != (described := (offer.gpus, self.handing)):
             cdi.write(offer.gpus.values(), self.handing)
             self._described = described
@@ -212,10 +212,11 @@ def _card_of(device: str) -> str:
     return known[0] if known else device.partition("::")[0]
 
 
-def _tell(before: tuple[Card, ...], offer: Offer) -> None:
+def _tell(before: tuple[Card, ...], offer: Offer, by: str) -> None:
     well = sum(not card.fault for card in offer.cards)
     gpus = "GPU" if well == 1 else "GPUs"
-    log.info("advertising %d x %s for %d %s", sum(offer.vgpu.values()), names.COUNT, well, gpus)
+    slots = sum(offer.vgpu.values())
+    log.info("advertising %d x %s for %d %s", slots, names.COUNT, well, gpus, by=by)
     for card in set(offer.cards).difference(before):
         about = {"gpu": card.gpu.uuid, "model": card.gpu.model}
         if card.fault:

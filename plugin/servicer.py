@@ -12,6 +12,7 @@ from plugin import allocation, edits
 from plugin.allocation import RefusedError
 from plugin.config import Placement, UnusableError
 from plugin.edits import Edits
+from plugin.gpu import Gpu
 from plugin.metrics import Metrics, Rpc
 from plugin.node import Node
 from plugin.v1beta1 import deviceplugin_pb2 as api
@@ -79,6 +80,14 @@ class DevicePlugin(rpc.DevicePluginServicer, ABC, Generic[Device]):
     @abstractmethod
     def known(self) -> Mapping[str, Device]:
         """Return the devices by their ids."""
+
+    def well(self, cards: Collection[str]) -> list[Gpu]:
+        """Return what is known of cards. Raises RefusedError for one that has just become ill."""
+        found = [card for card in self.node.offer.cards if card.gpu.uuid in cards]
+        for card in found:
+            if card.fault:
+                raise RefusedError(f"{card.gpu.uuid} is not well: {card.fault}")
+        return [card.gpu for card in found]
 
     def set_open(self, value: bool) -> None:
         """Let streams live, or end them, so that a server can stop without cutting off calls."""
@@ -204,8 +213,9 @@ class Shares(DevicePlugin[Slot]):
         """Return what a share of a card brings along."""
         self.node.asked(len(devices))
         card = allocation.one_card(devices, self.node.ledger.held)
+        [gpu] = self.well([card])
         log.info("allocated", gpu=card, slots=len(devices))
-        return edits.share(self.node.offer.gpus[card], len(devices), self.node.handing)
+        return edits.share(gpu, len(devices), self.node.handing)
 
 
 class Wholes(DevicePlugin[Whole]):
@@ -231,8 +241,9 @@ class Wholes(DevicePlugin[Whole]):
     def allocate(self, devices: Collection[Whole]) -> Edits:
         """Return what whole cards bring along."""
         cards = allocation.unshared(devices, self.node.ledger.held)
+        gpus = self.well(cards)
         log.info("allocated", gpus=cards)
-        return edits.whole([self.node.offer.gpus[card] for card in cards], self.node.handing)
+        return edits.whole(gpus, self.node.handing)
 
 
 def _message(made: Edits) -> api.ContainerAllocateResponse:

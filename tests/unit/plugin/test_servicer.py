@@ -246,6 +246,15 @@ def test_a_size_that_is_granted_or_refused_for_want_of_room_is_remembered() -> N
     assert sum(plugin.node.offer.vgpu.values()) == 140 + 49, "one of 10 may end: 59 then"
 
 
+def test_a_card_that_has_just_become_ill_is_refused_with_the_reason() -> None:
+    plugin = Plugin(A, B)
+    plugin.node.ill({"GPU-a": "it needs a reset"})
+    for ids in (some(A, 0, 10), ("GPU-a::whole",)):
+        with pytest.raises(RefusalError, match="GPU-a is not well: it needs a reset"):
+            plugin.allocate(*ids)
+    plugin.allocate(*some(B, 0, 10))
+
+
 def test_a_bug_of_ours_is_counted_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = Plugin(A)
     monkeypatch.setattr(plugin.shares, "allocate", lambda _: 1 // 0)
