@@ -70,26 +70,27 @@ class Offer:
         self.free = {card.gpu.uuid: _free(card, held) for card in cards}
         """Slots that could be given out, by card."""
         shown = show(self.free)
-        self.slots = _slots(tuple(self.gpus))
+        self.slots, well = _slots(tuple(self.gpus))
         """By device id."""
-        self.vgpu = dict.fromkeys(self.slots, True)
-        """By device id, in order: whether the kubelet may hand it out or has done so."""
+        others: dict[str, bool] = {}
         self.wholes: dict[str, Whole] = {}
         self.pgpu: dict[str, bool] = {}
-        """The same for whole cards."""
+        """By device id: whether the kubelet may hand it out or has done so."""
         for card in cards:
             uuid, mine = card.gpu.uuid, held.get(card.gpu.uuid, ())
             ids, room = devices(uuid), shown.get(uuid, 0)
             if not 0 < room == self.free[uuid]:
                 free = (name for name in ids if name not in mine)
-                self.vgpu |= dict.fromkeys(ids, False) | dict.fromkeys(islice(free, room), True)
+                others |= dict.fromkeys(ids, False) | dict.fromkeys(islice(free, room), True)
                 if not card.fault:
                     # What is held stays healthy, or the scheduler would count it as gone and used.
-                    self.vgpu |= dict.fromkeys(ids.keys() & mine, True)
+                    others |= dict.fromkeys(ids.keys() & mine, True)
             name = str(Whole(uuid))
             self.wholes[name] = Whole(uuid)
             unused = wholes and self.free[uuid] == slots.PER_CARD
             self.pgpu[name] = not card.fault and (unused or name in mine)
+        self.vgpu = {**well, **others} if others else well
+        """By device id, in order: whether the kubelet may hand it out or has done so."""
 
 
 def _free(card: Card, held: Held) -> int:
@@ -100,8 +101,10 @@ def _free(card: Card, held: Held) -> int:
 
 
 @lru_cache(maxsize=4)
-def _slots(cards: tuple[str, ...]) -> Mapping[str, Slot]:
-    return {name: slot for card in cards for name, slot in devices(card).items()}
+def _slots(cards: tuple[str, ...]) -> tuple[Mapping[str, Slot], Mapping[str, bool]]:
+    """Return all slots by their ids, and all of these as healthy."""
+    found = {name: slot for card in cards for name, slot in devices(card).items()}
+    return found, dict.fromkeys(found, True)
 
 
 @lru_cache(maxsize=256)
