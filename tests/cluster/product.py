@@ -1,5 +1,7 @@
 """Puts milligpu into a cluster as a user does: the one file, with an image's name in it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster import images
@@ -84,3 +86,17 @@ def restart_plugin(node: Node) -> None:
     namespace = names.NODE_NAMESPACE
     node.plane.kubectl("rollout", "restart", "daemonset/plugin", "-n", namespace)
     rolled_out(node, "daemonset/plugin", namespace)
+
+
+@contextmanager
+def configured(node: Node, **settings: str) -> Iterator[None]:
+    """Run the plugin with other settings for a while."""
+    api, wanted = node.plane.api, {names.ENV_OURS + k.upper(): v for k, v in settings.items()}
+    before = api.read(SETTINGS)["data"]
+    api.patch(SETTINGS, {"data": wanted})
+    restart_plugin(node)
+    try:
+        yield
+    finally:
+        api.patch(SETTINGS, {"data": {name: before.get(name) for name in wanted}})
+        restart_plugin(node)

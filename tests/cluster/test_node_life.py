@@ -16,7 +16,7 @@ from tests.cluster.api import Json
 from tests.cluster.devices import CHECKPOINT, allocatable, held, lives, registered
 from tests.cluster.eventually import eventually
 from tests.cluster.node import Node
-from tests.cluster.product import restart_plugin, use_cards
+from tests.cluster.product import configured, restart_plugin, use_cards
 from tests.cluster.shapes import holding
 from tests.cluster.spaces import Space, asking
 from tests.cluster.tools.say import say
@@ -32,9 +32,13 @@ SLOTS = 2 * PER_CARD
 RESTARTS = soak.either(4, 20)
 
 
-@pytest.fixture(autouse=True)
-def _two_cards(node: Node) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _as_shipped(node: Node) -> Iterator[None]:
+    """Two cards, and a plugin that waits before it offers cards that are new to the node."""
     use_cards(node, "two-t4")
+    with configured(node, settle_seconds="10"):
+        eventually(lambda: allocatable(node) == SLOTS, "all slots in the node's status")
+        yield
 
 
 def three(app: str, ask: str = "300m") -> Json:

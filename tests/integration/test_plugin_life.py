@@ -13,7 +13,7 @@ import socket
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
@@ -112,18 +112,29 @@ def footprint(program: Program) -> Footprint:
     )
 
 
-async def steady(before: Footprint, program: Program, growth: int = 2048) -> None:
-    """See that nothing has piled up; memory may grow by so many KiB (pools that fill once).
+async def at_rest(program: Program) -> Footprint:
+    """Return what a process has at most within a second in which nothing happens."""
+    looks = []
+    for _ in range(20):
+        looks.append(footprint(program))
+        await asyncio.sleep(0.05)
+    threads = max(each.threads for each in looks)
+    return replace(looks[-1], threads=threads, descriptors=max(it.descriptors for it in looks))
 
-    A thread or a descriptor more may just be at work, so they get a moment.
-    """
+
+async def steady(before: Footprint, program: Program, growth: int = 2048) -> None:
+    """See that nothing has piled up; memory may grow by so many KiB (pools that fill once)."""
 
     async def no_more() -> bool:
         after = footprint(program)
         return after.threads <= before.threads and after.descriptors <= before.descriptors
 
-    await eventually(no_more)
-    assert footprint(program).resident <= before.resident + growth
+    with contextlib.suppress(TimeoutError):  # what is too much is told below
+        await eventually(no_more)
+    after = footprint(program)
+    assert after.threads <= before.threads
+    assert after.descriptors <= before.descriptors
+    assert after.resident <= before.resident + growth
 
 
 async def back(kubelet: Kubelet, registrations: int = 0) -> float:
@@ -181,7 +192,7 @@ async def test_twenty_restarts_while_pods_are_admitted(folder: Path, tmp_path: P
         async with Kubelet(folder) as kubelet:
             ids = await kubelet.listed(names.COUNT, SLOTS, START)
             [keeper] = await kubelet.admit(pod("keeper", 30))
-            arrivals, times, before = Arrivals(kubelet), [], footprint(program)
+            arrivals, times, before = Arrivals(kubelet), [], await at_rest(program)
             async with arrivals.coming():
                 for _ in range(20):
                     await kubelet.restart()
@@ -268,7 +279,7 @@ def test_nothing_piles_up_over_many_events(folder: Path, tmp_path: Path) -> None
     async def scene(program: Program) -> None:
         async with Kubelet(folder) as kubelet:
             ids = await kubelet.listed(names.COUNT, SLOTS, START)
-            sockets, trouble, before = len(ours(folder)), Trouble(kubelet), footprint(program)
+            sockets, trouble, before = len(ours(folder)), Trouble(kubelet), await at_rest(program)
             times = dict[str, list[float]]()
             for number in range(EVENTS):
                 event, earlier = trouble.dice.choice(trouble.events), kubelet.registrations
@@ -278,7 +289,7 @@ def test_nothing_piles_up_over_many_events(folder: Path, tmp_path: Path) -> None
                 await settled(kubelet, sockets)
                 assert kubelet.healthy(names.COUNT) == ids
                 if number == WARM:
-                    before = footprint(program)
+                    before = await at_rest(program)
             await steady(before, program)
             for name, each in times.items():
                 soak.tell(f"{len(each)} x {name}, with short pauses", each)
@@ -298,7 +309,7 @@ def test_the_kubelet_is_away_for_long(
     async def scene(program: Program) -> None:
         async with Kubelet(folder) as kubelet:
             ids = await kubelet.listed(names.COUNT, SLOTS, START)
-            before = footprint(program)
+            before = await at_rest(program)
             await event(Trouble(kubelet, AWAY))
             after, took = footprint(program), await back(kubelet)
             assert kubelet.healthy(names.COUNT) == ids
