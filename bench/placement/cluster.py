@@ -30,7 +30,7 @@ BACKOFF_SECONDS = 10.0, 600.0
 """A Job's first and last."""
 RAMP_SECONDS = 600.0
 """The empty cluster is filled in so long."""
-WARM_LIVES = 1.5
+WARM_LIVES = 1.0
 """Mean lives of a pod before pods are looked at."""
 
 
@@ -45,7 +45,7 @@ class Cluster:
         self.nodes = [Node(scenario.cards, self.policy) for _ in range(nodes)]
         self.phases = [self.rng.uniform(0, STATUS_SECONDS) for _ in range(nodes)]
         self.scheduler = Scheduler(
-            nodes, scenario.cards * CARD, CARD * self.policy.exact, scenario.scoring, self.rng
+            nodes, scenario.cards * CARD, CARD * self.policy.exact, scenario.scoring
         )
         self.now = 0.0
         self.events: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
@@ -87,9 +87,11 @@ class Cluster:
     # Pods come and go.
 
     def _fill(self) -> None:
+        """Let as many pods come as run on average, none of which ends before all are there."""
         scenario = self.scenario
         for _ in range(round(scenario.life / scenario.interval / scenario.replicas)):
-            self._at(self.traffic.uniform(0, RAMP_SECONDS), self._create)
+            time = self.traffic.uniform(0, RAMP_SECONDS)
+            self._at(time, self._create, RAMP_SECONDS - time)
         self._at(RAMP_SECONDS, self._arrive)
 
     def _arrive(self) -> None:
@@ -97,11 +99,12 @@ class Cluster:
         mean = self.scenario.interval * self.scenario.replicas
         self._at(self.now + self.traffic.expovariate(1 / mean), self._arrive)
 
-    def _create(self) -> None:
+    def _create(self, longer: float = 0.0) -> None:
         size = self.traffic.choice(self.scenario.mix)
         for _ in range(self.scenario.replicas):
             asks = size * self.scenario.containers
-            pod = Pod(size, asks, self.now, self.traffic.expovariate(1 / self.scenario.life))
+            life = longer + self.traffic.expovariate(1 / self.scenario.life)
+            pod = Pod(size, asks, self.now, life)
             if self.now >= self.begin:
                 self.pods.append(pod)
             self._count(0, asks)
@@ -168,7 +171,7 @@ class Cluster:
 
     def _bound(self, index: int, size: int) -> None:
         """Let the scheduler see a binding, or with a negative size that a pod is gone."""
-        self.scheduler.room[index] -= size
+        self.scheduler.bind(index, size)
         if self.policy.exact:
             self.scheduler.fits[index] = max(self.nodes[index].free)
         self.changed = True
@@ -205,9 +208,7 @@ class Cluster:
 
     def _status(self, index: int) -> None:
         self.coming.discard(("status", index))
-        scheduler, allocatable = self.scheduler, self.nodes[index].allocatable
-        scheduler.room[index] += allocatable - scheduler.allocatable[index]
-        scheduler.allocatable[index] = allocatable
+        self.scheduler.status(index, self.nodes[index].allocatable)
         self.changed = True
         self._wake(index)
 

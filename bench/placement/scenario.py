@@ -20,7 +20,7 @@ class Scenario:
     nodes: int = 20
     cards: int = 4
     scoring: str = "least"
-    """NodeResourcesFit on slots: least or most allocated."""
+    """What a node's score goes by: least (allocated), most, or none."""
     life: float = 1800.0
     """Mean seconds that a pod runs; exponential."""
     replicas: int = 1

@@ -1,8 +1,6 @@
 """kube-scheduler: one number of free slots by node, a score, a queue."""
 
-import random
 from collections import deque
-from itertools import chain, islice
 
 from bench.placement.scenario import Pod
 
@@ -13,42 +11,71 @@ class Scheduler:
     With `exact` it knows the largest free part of a card as well, as it does with DRA.
     """
 
-    def __init__(self, nodes: int, slots: int, hole: int, scoring: str, rng: random.Random) -> None:
+    def __init__(self, nodes: int, slots: int, hole: int, scoring: str) -> None:
         self.allocatable = [slots] * nodes
         """As the kubelets last wrote it."""
+        self.used = [0] * nodes
+        """What is bound there."""
         self.room = [slots] * nodes
-        """That, less what is bound."""
+        """The difference."""
         self.fits = [hole] * nodes if hole else self.room
         """What a pod has to fit into."""
         self.scored = _scored(nodes)
         self.samples = self.scored < nodes
         """Whether a pod's next try sees other nodes."""
         self.start = 0
-        self.least = scoring == "least"
-        self.rng = rng
+        self.scoring = scoring
+        self.slots = slots
         self.queue: dict[int, deque[Pod]] = {}
         self.number = 0
 
     def best(self, size: int) -> list[int]:
         """Return the nodes with the best score for a pod of this size, none if it fits nowhere."""
-        fits, nodes = self.fits, len(self.fits)
-        if not self.samples:
-            feasible = [node for node, room in enumerate(fits) if room >= size]
-        else:
-            order = chain(range(self.start, nodes), range(self.start))
-            feasible = list(islice((n for n in order if fits[n] >= size), self.scored))
-            if len(feasible) == self.scored:
-                self.start = (feasible[-1] + 1) % nodes
-        scores = self._scores(feasible, size)
-        top = max(scores, default=0)
+        feasible = self._feasible(size)
+        if not feasible or self.scoring == "none":
+            return feasible
+        if self.scoring == "most":
+            return self._most(feasible, size)
+        return self._least(feasible, size)
+
+    def _feasible(self, size: int) -> list[int]:
+        """Return as many nodes as are enough, from where the search for the last pod ended."""
+        fits, nodes, found, seen = self.fits, len(self.fits), list[int](), 0
+        while seen < nodes and len(found) < self.scored:
+            low = (self.start + seen) % nodes
+            high = min(low + self.scored, nodes, low + nodes - seen)
+            found += [node for node in range(low, high) if fits[node] >= size]
+            seen += high - low
+        if self.samples and len(found) >= self.scored:
+            del found[self.scored :]
+            self.start = (found[-1] + 1) % nodes
+        return found
+
+    # NodeResourcesFit scores in whole percents.
+
+    def _least(self, feasible: list[int], size: int) -> list[int]:
+        """The default: of CPU and memory, whose requests go with the share."""
+        used, slots = self.used, self.slots
+        score = (slots - size - min(map(used.__getitem__, feasible))) * 100 // slots
+        most = slots - size - -(-score * slots // 100)
+        return [node for node in feasible if used[node] <= most]
+
+    def _most(self, feasible: list[int], size: int) -> list[int]:
+        """MostAllocated, set for slots: by what the node says it has."""
+        used, allocatable = self.used, self.allocatable
+        scores = [(used[node] + size) * 100 // allocatable[node] for node in feasible]
+        top = max(scores)
         return [node for node, score in zip(feasible, scores, strict=True) if score == top]
 
-    def _scores(self, feasible: list[int], size: int) -> list[int]:
-        """NodeResourcesFit: whole percents of what the node has, 100 the best."""
-        room, allocatable = self.room, self.allocatable
-        if self.least:
-            return [(room[n] - size) * 100 // allocatable[n] for n in feasible]
-        return [(allocatable[n] - room[n] + size) * 100 // allocatable[n] for n in feasible]
+    def bind(self, node: int, size: int) -> None:
+        """Count a pod to a node; one that is gone with a negative size."""
+        self.used[node] += size
+        self.room[node] -= size
+
+    def status(self, node: int, allocatable: int) -> None:
+        """Take what a kubelet wrote."""
+        self.room[node] += allocatable - self.allocatable[node]
+        self.allocatable[node] = allocatable
 
     def push(self, pod: Pod) -> None:
         """Let a pod wait until something changes that could let it in."""
