@@ -424,19 +424,19 @@ async def test_a_sidecar_keeps_its_slots(folder: Path) -> None:
 async def test_slots_of_two_cards_are_refused_with_a_sentence(folder: Path) -> None:
     async with Kubelet(folder) as kubelet, plugin(folder, Cards(A, B)) as running:
         await kubelet.listed(names.COUNT, 200, DEADLINE)
-        await kubelet.admit(pod("p", 60))
-        await kubelet.admit(pod("q", 60))
+        grants = [(await kubelet.admit(pod(f"p{n}", 30)))[0] for n in range(5)]
+        assert [card(grant) for grant in grants] == ["GPU-a"] * 3 + ["GPU-b"] * 2
         with pytest.raises(AdmissionError) as refusal:
-            await kubelet.admit(pod("r", 60))
+            await kubelet.admit(pod("r", 50))
         assert str(refusal.value) == (
             "UnexpectedAdmissionError: Allocate failed due to rpc error:"
-            " code = InvalidArgument desc = 60 slots of 2 cards (GPU-a: 40, GPU-b: 20):"
+            " code = InvalidArgument desc = 50 slots of 2 cards (GPU-a: 10, GPU-b: 40):"
             " a share is part of one card, but the node's free slots lie on several,"
             " which is unexpected"
         )
         assert await running.metric(counted("Allocate", "refused")) == 1
-        del kubelet.pods["test/q"]
-        [grant] = await kubelet.admit(pod("r", 60))
+        del kubelet.pods["test/p4"]
+        [grant] = await kubelet.admit(pod("r", 50))
         assert card(grant) == "GPU-b"
 
 

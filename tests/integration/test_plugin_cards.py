@@ -262,12 +262,15 @@ async def test_what_was_refused_is_hidden_until_a_card_has_room(folder: Path) ->
 async def test_a_size_that_was_never_seen_is_refused_once(folder: Path) -> None:
     async with Kubelet(folder) as kubelet, plugin(folder, Cards(A, B)):
         await served(kubelet, 200, 2)
-        for name in "pqrs":
-            await kubelet.admit(pod(name, 35))
-        await kubelet.listed(names.COUNT, 200, DEADLINE)
-        with pytest.raises(AdmissionError, match=r"50 slots of 2 cards \(GPU-a: 30, GPU-b: 20\)"):
-            await kubelet.admit(pod("t", 50))
-        await kubelet.listed(names.COUNT, 4 * 35 + 30, DEADLINE)
+        for name in "pqrst":
+            await kubelet.admit(pod(name, 30))
+        await kubelet.listed(names.WHOLE, 0, DEADLINE)
+        await kubelet.listed(names.COUNT, 200, DEADLINE)  # another of 30 would fit
+        with pytest.raises(AdmissionError, match=r"50 slots of 2 cards \(GPU-a: 10, GPU-b: 40\)"):
+            await kubelet.admit(pod("u", 50))
+        await kubelet.listed(names.COUNT, 5 * 30 + 30, DEADLINE)  # not 40: when one of 30 ends ...
+        with pytest.raises(AdmissionError, match="Requested: 50, Available: 30"):
+            await kubelet.admit(pod("u", 50))
 
 
 @pytest.mark.parametrize(("advertise", "shown"), [("all", 200), ("largest-hole", 160)])

@@ -144,7 +144,7 @@ def test_laws(known: tuple[Card, ...], held: Held, data: st.DataObject, wholes: 
     assert set(offer.vgpu) == set(offer.slots)
     assert len(offer.vgpu) == PER_CARD * len(known)
     assert set(offer.pgpu) == set(offer.wholes) == {f"{card.gpu.uuid}::whole" for card in known}
-    healthy = offer.vgpu | offer.pgpu
+    healthy = {**offer.vgpu, **offer.pgpu}
     for card in known:
         mine, free = held.get(card.gpu.uuid, set()), shown(offer, card.gpu, held)
         whole = f"{card.gpu.uuid}::whole"
