@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from vgpu import names
 from vgpu.settings import boolean, choice, integer, level, seconds, setting
 
 Placement = Literal["packed", "spread"]
@@ -32,7 +33,7 @@ def _xids(text: str) -> frozenset[int]:
 
 def _cdi_kind(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*", text):
-        raise ValueError("must be vendor/class, such as nvidia.com/gpu")
+        raise ValueError(f"must be vendor/class, such as {names.NVIDIA_GPU}")
     return text
 
 
@@ -72,7 +73,7 @@ class Config:
     """How a container gets its card."""
     cdi_dir: Path = setting(Path("/var/run/cdi"), _absolute)
     """Where specs of the Container Device Interface are."""
-    cdi_kind: str = setting("milligpu.io/gpu", _cdi_kind)
+    cdi_kind: str = setting(names.CDI_KIND, _cdi_kind)
     """Vendor and class of CDI devices: of ours, or of somebody who writes the specs for us."""
     dev_dir: Path = setting(Path("/dev"), _absolute)
     """Where the host's device files are, to us and to the host."""

@@ -15,8 +15,6 @@ CONTROLS = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 """Device files that every program that computes on a card needs; a node may lack the last."""
 DRIVER = "/usr/local/nvidia"
 """Where a container finds the driver's files, if they come from a folder of the host."""
-OURS = names.PREFIX + "gpu"
-"""The kind of the CDI devices that we describe ourselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Handing:
     @property
     def writes_spec(self) -> bool:
         """Whether a CDI spec of ours is needed."""
-        return self.config.device_list_strategy == "cdi" and self.config.cdi_kind == OURS
+        return self.config.device_list_strategy == "cdi" and self.config.cdi_kind == names.CDI_KIND
 
     @property
     def by_files(self) -> bool:

@@ -56,6 +56,9 @@ ENV_MEMORY_MIB = ENV_OURS + "MEMORY_MIB"
 ENV_MEMORY_FRACTION = ENV_OURS + "MEMORY_FRACTION"
 ENV_OF_SHARES = frozenset({ENV_GPU_UUID, ENV_SLOTS, ENV_SHARE, ENV_MEMORY_MIB, ENV_MEMORY_FRACTION})
 
+CDI_KIND = PREFIX + "gpu"
+"""Vendor and class of the CDI devices that we describe ourselves."""
+
 # Where things run.
 NAMESPACE = "milligpu"
 NODE_NAMESPACE = "milligpu-node"
