@@ -111,7 +111,7 @@ class Cluster:
             self._schedule(pod)
 
     def _finish(self, index: int, pod: Pod) -> None:
-        self.nodes[index].release(pod.parts)
+        self.nodes[index].release(pod.size, pod.parts)
         self._count(pod.asks, 0)
         self._bound(index, -pod.asks)
         if not self.policy.steady:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from bench.placement.cluster import Cluster
 from bench.placement.policies import (
     AFTER,
-    ALWAYS,
-    ASKED,
+    ALL,
     DISTRIBUTED,
     DRA,
-    NEVER,
+    FITTING,
+    LARGEST,
     NVIDIA_PACKED,
     RANDOM,
     SPREAD,
@@ -22,8 +22,8 @@ from bench.placement.policies import (
 )
 from bench.placement.scenario import MIXED, Result, Scenario
 
-OURS = (NEVER, AFTER, ALWAYS, ASKED, DRA)
-EVERYBODY = (RANDOM, DISTRIBUTED, NVIDIA_PACKED, NEVER, AFTER, ALWAYS, ASKED, SPREAD, DRA)
+OURS = (ALL, AFTER, LARGEST, FITTING, DRA)
+EVERYBODY = (RANDOM, DISTRIBUTED, NVIDIA_PACKED, ALL, AFTER, LARGEST, FITTING, SPREAD, DRA)
 LOADS = (0.5, 0.7, 0.85, 0.95)
 MIXES = {
     "small: 3, 5, 10, 20 %": (3, 5, 10, 20),
@@ -31,13 +31,14 @@ MIXES = {
     "to a half: 10 to 50 %": MIXED[:5],
     "mixed: 10 to 100 %": MIXED,
     "large: 40 to 100 %": (40, 50, 60, 70, 80, 100),
-    "small, few large: 5 to 20 %, one in 20 80 %": (5,) * 9 + (10,) * 9 + (20, 80),
+    "5 to 20 %, one in 20 has 80 %": (5,) * 9 + (10,) * 9 + (20, 80),
 }
-RARE = MIXES["small, few large: 5 to 20 %, one in 20 80 %"]
+RARE = MIXES["5 to 20 %, one in 20 has 80 %"]
 CARDS = 80
 """Of a cluster, where it does not say otherwise."""
 VARIANTS = {
-    "as above": {},
+    "none of these": {},
+    "every node has the same score": {"scoring": "none"},
     "pods of 5 minutes": {"life": 300.0},
     "pods of 8 hours": {"life": 28800.0},
     "five replicas at once": {"replicas": 5},
@@ -64,7 +65,7 @@ def tables() -> list[Table]:
 
 def _loads() -> Table:
     scored = [(scoring, load) for scoring in ("least", "most") for load in LOADS]
-    base = Scenario(NEVER)
+    base = Scenario(ALL)
     return Table(
         "loads",
         "policy",
@@ -80,7 +81,7 @@ def _loads() -> Table:
 
 def _mixes() -> Table:
     rows = {
-        f"{name}; {cards}": Scenario(NEVER, mix=mix, cards=cards, nodes=CARDS // cards)
+        f"{name}; {cards}": Scenario(ALL, mix=mix, cards=cards, nodes=CARDS // cards)
         for name, mix in MIXES.items()
         for cards in (1, 4, 8)
     }
@@ -90,7 +91,7 @@ def _mixes() -> Table:
 def _sizes() -> Table:
     # Large clusters need more pods to look at, since all nodes have to have seen some.
     rows = {
-        f"{nodes:,}": Scenario(NEVER, nodes=nodes, load=load, pods=max(3000, 2 * nodes))
+        f"{nodes:,}": Scenario(ALL, nodes=nodes, load=load, pods=max(3000, 2 * nodes))
         for load in (0.85,)
         for nodes in (1, 10, 100, 1000, 10000)
     }
@@ -98,7 +99,7 @@ def _sizes() -> Table:
 
 
 def _variants() -> Table:
-    base = Scenario(NEVER, load=0.7)
+    base = Scenario(ALL, load=0.7)
     rows = {name: replace(base, **change) for name, change in VARIANTS.items()}  # type: ignore[arg-type]
     return _by_policy("variants", "what differs", rows)
 
@@ -115,9 +116,9 @@ def _by_policy(name: str, corner: str, rows: dict[str, Scenario]) -> Table:
 def pictured() -> dict[str, dict[Policy, tuple[Scenario, ...]]]:
     """Return the picture's panels: by policy the scenarios of all loads."""
     panels = {
-        "all sizes, default scoring": Scenario(NEVER),
-        "all sizes, MostAllocated": Scenario(NEVER, scoring="most"),
-        "small and few large, default scoring": Scenario(NEVER, mix=RARE),
+        "10 to 100 %, default scoring": Scenario(ALL),
+        "10 to 100 %, MostAllocated": Scenario(ALL, scoring="most"),
+        "5 to 20 %, one in 20 has 80 %": Scenario(ALL, mix=RARE),
     }
     return {
         title: {

@@ -1,6 +1,7 @@
 """A node: what its kubelet has free, and what its plugin shows of it."""
 
 import random
+from copy import deepcopy
 
 from bench.placement.policies import CARD, Memory, Parts, Policy
 
@@ -27,7 +28,7 @@ class Node:
         for _ in range(containers):
             got = self._allocate(size, now, rng)
             if not got:
-                self.release(parts)
+                self.release(size, parts)
                 return []
             parts += got
         return parts
@@ -40,13 +41,16 @@ class Node:
         for card, count in parts:
             self.free[card] -= count
             self.shown[card] -= count
+        running = self.memory.running
+        running[size] = running.get(size, 0) + len(parts)
         return parts
 
-    def release(self, parts: Parts) -> None:
+    def release(self, size: int, parts: Parts) -> None:
         """A pod is gone: its slots are as healthy as they were when it held them."""
         for card, count in parts:
             self.free[card] += count
             self.shown[card] += count
+            self.memory.running[size] -= 1
 
     def refresh(self, now: float) -> bool:
         """Let the plugin send its list; say whether that changes anything."""
@@ -57,7 +61,7 @@ class Node:
         """Whether such a pod, refused just now, is refused again and leaves all as it is."""
         twin = Node(0, self.policy)
         twin.free, twin.shown = list(self.free), list(self.shown)
-        twin.memory = Memory(dict(self.memory.asked), dict(self.memory.refused))
+        twin.memory = deepcopy(self.memory)
         if twin.admit(size, containers, now, random.Random(0)):  # noqa: S311
             return False
         twin.refresh(now)

@@ -1,12 +1,15 @@
 """How a node's plugin picks cards and which free slots it shows, on counts by card.
 
-The plugin's own code works on slots by name, too slow for 10,000 nodes; the tests prove that what
-is ours here decides like it. The rest is what others do, and what was tried.
+What is shown is decided by the plugin's own code. Its choice of a card works on slots by name,
+too slow for 10,000 nodes: the tests prove that `packed` and `spread` decide like it. The rest is
+what others do, and what was tried.
 """
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+
+from plugin import holes
 
 Free = list[int]
 """Free slots, by card."""
@@ -16,7 +19,8 @@ Choose = Callable[[Free, int, random.Random], Parts]
 
 CARD = 100
 """Slots of a card."""
-DAY = 86400.0
+NAMES = "abcdefgh"
+"""Of the cards of a node."""
 FIRST_SECONDS, LAST_SECONDS, EPISODE_SECONDS = 600.0, 4800.0, 60.0
 """How long a refusal counts at first and at most, and how long it is the same one."""
 
@@ -81,6 +85,8 @@ class Memory:
 
     asked: dict[int, float] = field(default_factory=dict)
     """By size, when last, granted or refused."""
+    running: dict[int, int] = field(default_factory=dict)
+    """By size, how many containers have that."""
     refused: dict[int, tuple[float, float]] = field(default_factory=dict)
     """By size, when, and for how many seconds that counts."""
 
@@ -89,7 +95,7 @@ class Memory:
         self.asked[size] = now
         if granted:
             return
-        since, seconds = self.refused.get(size, (-DAY, FIRST_SECONDS))
+        since, seconds = self.refused.get(size, (-LAST_SECONDS, 0.0))
         if now > since + 2 * seconds:
             self.refused[size] = now, FIRST_SECONDS
         elif now > since + EPISODE_SECONDS:
@@ -106,46 +112,32 @@ def everything(free: Free, _: Memory, __: float) -> Free:
 
 def largest_hole(free: Free, _: Memory, __: float) -> Free:
     """Only those of the card that has most, always."""
-    return hole(free)
+    return _counts(holes.largest(_by_name(free)), free)
 
 
 def after_refusal(free: Free, memory: Memory, now: float) -> Free:
     """Only the largest hole, while a size refused lately fits on the node but on no card."""
     sizes = (size for size, (since, lasts) in memory.refused.items() if now <= since + lasts)
-    return hole(free) if any(max(free) < size <= sum(free) for size in sizes) else list(free)
+    misfit = any(max(free) < size <= sum(free) for size in sizes)
+    return largest_hole(free, memory, now) if misfit else list(free)
 
 
-def asked(free: Free, memory: Memory, now: float) -> Free:
-    """Less than the smallest size asked within a day that fits on the node but on no card."""
-    return shown(free, [size for size, last in memory.asked.items() if now - last <= DAY])
+def fitting(free: Free, memory: Memory, now: float) -> Free:
+    """What a pod of a known size could get; ours."""
+    running = {size for size, containers in memory.running.items() if containers}
+    sizes = running | holes.sizes(memory.asked, now)
+    largest, total = max(free), sum(free)
+    if not any(largest < size <= total for size in sizes):
+        return list(free)  # as the plugin's code says too, at greater length
+    return _counts(holes.fitting(_by_name(free), sizes), free)
 
 
-def hole(free: Free) -> Free:
-    """Only the free slots of the card that has most."""
-    card = free.index(max(free))
-    return [room if i == card else 0 for i, room in enumerate(free)]
+def _by_name(free: Free) -> dict[str, int]:
+    return dict(zip(NAMES, free, strict=False))
 
 
-def shown(free: Free, sizes: Collection[int]) -> Free:
-    """Fewer slots than the smallest misfit, and those the ones that serve the other sizes best.
-
-    Fewer also by the largest size that fits: when a pod of it ends, the scheduler counts that many
-    more, and the misfit must not look as if it fitted then.
-    """
-    largest = max(free)
-    misfits = [size for size in sizes if largest < size <= sum(free)]
-    if not misfits:
-        return list(free)
-    fit = max((size for size in sizes if size <= largest), default=largest)
-    room = max(fit, min(misfits) - 1 - fit)
-    result = [0] * len(free)
-    result[free.index(largest)] = fit
-    room -= fit
-    for card in sorted(range(len(free)), key=free.__getitem__):  # small pods fill small gaps
-        more = min(free[card] - result[card], room)
-        result[card] += more
-        room -= more
-    return result
+def _counts(shown: Mapping[str, int], free: Free) -> Free:
+    return [shown.get(name, 0) for name in NAMES[: len(free)]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +161,9 @@ class Policy:
 RANDOM = Policy("kubelet's random ids", at_random, splits=True)
 DISTRIBUTED = Policy("NVIDIA's distributed", distributed, splits=True)
 NVIDIA_PACKED = Policy("NVIDIA's packed", nvidia_packed, splits=True)
-NEVER = Policy("packed, all slots", packed)
-AFTER = Policy("packed, hole after a refusal", packed, after_refusal)
-ALWAYS = Policy("packed, largest hole", packed, largest_hole)
-ASKED = Policy("packed, asked", packed, asked)
-SPREAD = Policy("spread, asked", spread, asked)
+ALL = Policy("packed, all", packed)
+AFTER = Policy("packed, after a refusal", packed, after_refusal)
+LARGEST = Policy("packed, largest-hole", packed, largest_hole)
+FITTING = Policy("packed, fitting", packed, fitting)
+SPREAD = Policy("spread, fitting", spread, fitting)
 DRA = Policy("exact (DRA)", first, exact=True)
