@@ -29,7 +29,7 @@ class Ledger:
         self.known = False
         """Whether a checkpoint or a list of pods was read: else anything may be held."""
         self._until: dict[str, float] = {}
-        """The held ids, each with the time until which its absence elsewhere says nothing."""
+        """The held ids, each with the time until which its absence elsewhere says nothing yet."""
         self._listed: set[str] = set()
         """Held ids that the list of pods has shown."""
         self._offered: set[str] = set()
@@ -75,12 +75,15 @@ class Ledger:
         return self._stale(frozenset(self._until.keys() - shown), pods, now)
 
     def _take(self, shown: frozenset[str], checkpoint: Checkpoint | None) -> None:
-        """Hold what is listed, and what is new in the checkpoint: the rest of it may be old."""
+        """Hold what is listed, and what is new in the checkpoint: the rest of it may be old.
+
+        Once seen there, its absence means something at once.
+        """
         arrived = _NONE
         if checkpoint is not None:
             arrived, self._written = checkpoint.held - self._written, checkpoint.held
             self.known = True
-        for each in (shown | arrived) - self._offered - self._until.keys():
+        for each in (shown | arrived) - self._offered:
             self._hold(each, 0.0)
         self._listed |= shown & self._until.keys()
         self._offered.clear()

@@ -99,14 +99,11 @@ def test_what_an_ended_pod_had_is_free_soon_though_nothing_tells_of_it(space: Sp
 
 
 def test_what_a_refused_pods_first_container_had_is_free_soon(space: Space) -> None:
-    for name in ("first", "second"):
-        space.create(shapes.pod(name, having("main", 60)))
-        space.running(name)
-    space.create(shapes.pod("split", having("a", 30), having("b", 50)))
+    both = reporting("b", resources={"limits": {names.WHOLE: str(CARDS)}})
+    space.create(shapes.pod("split", having("a", 30), both))
     eventually(lambda: space.pod("split")["status"]["phase"] == "Failed", "the refusal")
-    eventually(lambda: len(written(space.node)) == 120, "a new checkpoint", SOON)
-    space.create(shapes.pod("next", having("main", 40)))
-    space.running("next")
+    eventually(lambda: not written(space.node), "a new checkpoint", SOON)
+    eventually(lambda: wholes(space.node) == CARDS, "whole cards again", SOON)
 
 
 @pytest.mark.parametrize("times", [1, 3])

@@ -289,6 +289,27 @@ def test_a_refused_pod_gives_back_what_its_first_container_had(world: World) -> 
     assert world.ledger.held == {}
 
 
+def test_what_was_seen_once_is_not_waited_for(world: World) -> None:
+    """Neither what a list showed nor what was written, however short it lives."""
+    pods = [admit(world, ("main", 2)), admit(world, ("init", 3))]
+    world.look()
+    for each in pods:
+        world.end(each)
+    world.look()
+    assert len(world.held()) == 5
+    world.look()
+    assert world.ledger.held == {}
+
+
+def test_what_was_seen_of_an_earlier_holder_is_waited_for_again(world: World) -> None:
+    world.end(admit(world, ("init", 2)))
+    until(world, "answered", ("init", 2))
+    world.look()  # the checkpoint shows the slots, but as those of the pod that has ended
+    world.message()
+    world.look()
+    assert len(world.held()) == 2
+
+
 def test_the_same_pod_refused_again_and_again(world: World) -> None:
     """Each time it leaves the same slots in the checkpoint, and the same pods are listed."""
     for _ in range(3):
