@@ -145,6 +145,7 @@ class Cluster:
             wait = min(first * 2 ** min(pod.refusals - 1, 9), last)
             self._at(self.now + wait, self._schedule, pod)
         elif self._is_stuck(pod, best):
+            self._tally()
             self.hot.append(pod)
         else:
             self._replace(pod)
@@ -162,12 +163,19 @@ class Cluster:
         self._at(self.replaced, self._schedule, pod)
 
     def _retry_hot(self) -> None:
-        """Something has changed: count the tries that were in vain, and do the next one."""
-        cycle = CYCLE_SECONDS * len(self.hot)
+        """Something has changed: let refused pods try again."""
+        self._tally()
         for pod in self.hot:
-            pod.refusals += int((self.now - pod.since) / cycle)
             self._replace(pod)
         self.hot.clear()
+
+    def _tally(self) -> None:
+        """Count the tries that were in vain; the controllers took turns."""
+        cycle = CYCLE_SECONDS * len(self.hot)
+        for pod in self.hot:
+            tries = int((self.now - pod.since) / cycle)
+            pod.refusals += tries
+            pod.since += tries * cycle
 
     def _bound(self, index: int, size: int) -> None:
         """Let the scheduler see a binding, or with a negative size that a pod is gone."""

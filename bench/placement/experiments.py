@@ -89,13 +89,15 @@ def _mixes() -> Table:
 
 
 def _sizes() -> Table:
-    # Large clusters need more pods to look at, since all nodes have to have seen some.
+    # Of a large cluster more pods are looked at, since all nodes have to have seen some. At 85 %
+    # 10,000 nodes would take as long as all the rest together.
     rows = {
-        f"{nodes:,}": Scenario(ALL, nodes=nodes, load=load, pods=max(3000, 2 * nodes))
-        for load in (0.85,)
-        for nodes in (1, 10, 100, 1000, 10000)
+        f"{nodes:,}; {load:.0%}": Scenario(ALL, nodes=nodes, load=load, pods=max(3000, nodes))
+        for load, largest in ((0.7, 10_000), (0.85, 1000))
+        for nodes in (1, 10, 100, 1000, 10_000)
+        if nodes <= largest
     }
-    return _by_policy("sizes", "nodes of 4 cards", rows)
+    return _by_policy("sizes", "nodes of 4 cards; load", rows)
 
 
 def _variants() -> Table:
