@@ -10,7 +10,7 @@ BIN    := $(VENV)/bin
 IMAGE  ?= milligpu:dev
 EXAMPLE ?=
 
-.PHONY: help setup demo check test e2e cluster cluster-down bench burst image proto lock clean
+.PHONY: help setup demo check test e2e cluster cluster-down bench burst image manifests proto lock clean
 
 help: ## show this
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -61,6 +61,9 @@ burst: setup ## print how long 500 pods with a share take, created at once on a 
 
 image: ## build the container image with docker, podman or buildah: make image IMAGE=registry.example/milligpu:1
 	./deploy/build-image.sh $(IMAGE)
+
+manifests: setup ## render deploy/webhook.yaml from deploy/chart
+	$(BIN)/python -m tests.chart
 
 proto: setup ## regenerate the gRPC code
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --mypy_out=. --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --mypy_grpc_out=only_async:. plugin/v1*/*.proto
