@@ -14,7 +14,7 @@ import grpc
 from bench.measured import Measured
 from milligpu import processes
 from milligpu.kubelet import CHANNEL
-from plugin.__main__ import ENDPOINTS
+from plugin.resources import SHARES
 from plugin.v1beta1 import deviceplugin_pb2 as api
 from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
 from tests.integration.plugin_rig import Kubelet, pod_resources
@@ -57,7 +57,7 @@ async def measure(folder: Path) -> Plugin:
             for resource, count in ((names.COUNT, slots.PER_CARD), (names.WHOLE, 1)):
                 await kubelet.listed(resource, CARDS * count, processes.START_SECONDS)
             idle = await _idle(plugin.process.pid)
-            target = f"unix:{folder / ENDPOINTS[names.COUNT]}"
+            target = f"unix:{folder / SHARES.endpoint}"
             async with grpc.aio.insecure_channel(target, options=CHANNEL) as channel:
                 calls = await _timed(_calls(rpc.DevicePluginStub(channel), kubelet))
             return Plugin(calls, idle, _resident(plugin.process.pid))

@@ -14,19 +14,18 @@ from plugin.http import Http
 from plugin.inventory import Inventory, open_inventory
 from plugin.metrics import Metrics
 from plugin.node import Node
+from plugin.resources import SHARES, WHOLES
 from plugin.series import Series
-from plugin.servicer import Shares, Wholes
+from plugin.servicer import DevicePlugin
 from plugin.session import Place
-from vgpu import names, settings
-
-ENDPOINTS = {names.COUNT: "milligpu-vgpu.sock", names.WHOLE: "milligpu-pgpu.sock"}
+from vgpu import settings
 
 
 async def run(config: Config, inventory: Inventory) -> None:
     """Serve the inventory's cards until cancelled."""
     metrics, node = Metrics(), Node(config)
     metrics.registry.register(Series(node, config.node_name))
-    resources = Shares(node, metrics, config.placement), Wholes(node, metrics)
+    resources = DevicePlugin(SHARES, node, metrics), DevicePlugin(WHOLES, node, metrics)
     async with (
         Http(node, resources, metrics).listening(config.host, config.port) as port,
         asyncio.TaskGroup() as looking,
@@ -39,16 +38,12 @@ async def run(config: Config, inventory: Inventory) -> None:
             tasks.create_task(watch.holdings(node, config))
             await node.has_cards()
             for each in resources:
-                tasks.create_task(session.run(_place(config, each.resource), each, metrics))
-
-
-def _place(config: Config, resource: str) -> Place:
-    return Place(config.device_plugin_dir, resource, ENDPOINTS[resource])
+                tasks.create_task(session.run(config.device_plugin_dir, each, metrics))
 
 
 async def _start(config: Config) -> None:
-    for resource in ENDPOINTS:
-        session.check(_place(config, resource))
+    for resource in (SHARES, WHOLES):
+        session.check(Place(config.device_plugin_dir, resource.endpoint))
     await run(config, await watch.in_thread(lambda: open_inventory(config)))
 
 

@@ -1,17 +1,11 @@
 """What the plugin counts. Labels are closed sets, or the uuids and models of the node's cards."""
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final, Literal
+from typing import Final
 
 import prometheus_client as prometheus
 
-from plugin.allocation import RefusedError
-
 prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # they double every series
 
-Rpc = Literal["Allocate", "GetPreferredAllocation"]
 _SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
 
 
@@ -40,7 +34,7 @@ class Metrics:
             ("gpu", "xid", "kind"),
             registry=registry,
         )
-        self._calls = prometheus.Histogram(
+        self.calls = prometheus.Histogram(
             "milligpu_plugin_call_seconds",
             "The kubelet's calls, by outcome: answered, refused (a sentence in the pod's status),"
             " failed (a bug of ours).",
@@ -48,16 +42,3 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
-
-    @contextmanager
-    def call(self, resource: str, name: Rpc) -> Iterator[None]:
-        """Time and count a call of the kubelet."""
-        start, outcome = time.perf_counter(), "failed"
-        try:
-            yield
-            outcome = "answered"
-        except RefusedError:
-            outcome = "refused"
-            raise
-        finally:
-            self._calls.labels(resource, name, outcome).observe(time.perf_counter() - start)

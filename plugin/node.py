@@ -42,7 +42,7 @@ class Node:
         self.ledger = Ledger()
         self.beat = 0
         """Counts the times that the lists are to be sent although they may not have changed."""
-        self._config = config
+        self.config = config
         self._now = now
         self._settles = now() + config.settle_seconds
         self._found: Probe | InventoryError | None = None
@@ -82,7 +82,7 @@ class Node:
         """Take in an error event of the driver, and return what kind it is."""
         self._health = health.struck(self._health, event, self._now())
         self._update()
-        return health.kind(event.xid, self._config.ignored_xids)
+        return health.kind(event.xid, self.config.ignored_xids)
 
     def polled(self, pods: Pods | None, checkpoint: Checkpoint | None) -> bool:
         """Take in who has what, as far as the kubelet could tell.
@@ -136,7 +136,7 @@ class Node:
         cards = update(self._known(), probe.gpus, absence, self._fault, self._withdrawn)
         before, offer = self.offer, self._show(cards)
         if cards != before.cards:
-            _tell(before.cards, offer, self._config.device_list_strategy)
+            _tell(before.cards, offer, self.config.device_list_strategy)
         if self._described != (described := (offer.gpus, self.handing)):
             cdi.write(offer.gpus.values(), self.handing)
             self._described = described
@@ -160,7 +160,7 @@ class Node:
 
     def _room(self, free: Mapping[str, int]) -> Mapping[str, int]:
         """Return how many of its free slots each card shows."""
-        match self._config.advertise:
+        match self.config.advertise:
             case "all":
                 return free
             case "largest-hole":
@@ -176,7 +176,7 @@ class Node:
         return (*self.offer.cards, *unseen)
 
     def _unfit(self, gpu: Gpu) -> str:
-        config = self._config
+        config = self.config
         if (config.cards and not named(gpu, config.cards)) or named(gpu, config.cards_except):
             return "the settings say so"
         return unfit(gpu) or edits.lacks(gpu, self.handing)
@@ -187,7 +187,7 @@ class Node:
     def _withdrawn(self, gpu: Gpu) -> str:
         settling = self._now() < self._settles
         claim = self._claims.get(gpu.uuid) or (self._promised.get(gpu.uuid) if settling else "")
-        if claim and not self._config.beside_others:
+        if claim and not self.config.beside_others:
             return f"another plugin lists it as {claim}"
         ours = gpu.uuid in self._former or gpu.uuid in self.ledger.held
         if settling and not ours:

@@ -1,30 +1,26 @@
 """The five calls of the device plugin API: message in, pure function, message out."""
 
-from abc import ABC, abstractmethod
+import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 import grpc
 import structlog
 
-from plugin import allocation, edits
 from plugin.allocation import RefusedError
-from plugin.config import Placement, UnusableError
+from plugin.config import UnusableError
 from plugin.edits import Edits
-from plugin.gpu import Gpu
-from plugin.metrics import Metrics, Rpc
+from plugin.metrics import Metrics
 from plugin.node import Node
+from plugin.resources import Device, Resource
 from plugin.v1beta1 import deviceplugin_pb2 as api
 from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
-from vgpu import names
-from vgpu.slots import Slot, Whole
 
 MAX_MESSAGE = 4 * 2**20
 """Bytes that the kubelet takes in one message (grpc's default); above it the node shows nothing."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
-Device = TypeVar("Device", Slot, Whole)
 log = structlog.get_logger()
 
 
@@ -49,54 +45,30 @@ def device_list(devices: Mapping[str, bool], cards: int) -> api.ListAndWatchResp
     return response
 
 
-class DevicePlugin(rpc.DevicePluginServicer, ABC, Generic[Device]):
+class DevicePlugin(rpc.DevicePluginServicer, Generic[Device]):
     """Serves one resource; which cards there are is the node's to say."""
 
-    resource: str
-    """Its name."""
-
-    def __init__(self, node: Node, metrics: Metrics) -> None:
+    def __init__(self, resource: Resource[Device], node: Node, metrics: Metrics) -> None:
+        self.resource: Resource[Device] = resource
         self.watchers = 0
         """Open streams of ListAndWatch: 1 when a kubelet listens."""
-        self.node = node
+        self._node = node
         self._metrics = metrics
         self._open = False
 
     @property
-    @abstractmethod
     def devices(self) -> Mapping[str, bool]:
         """The ids that are served now, and whether the kubelet may hand each out."""
-
-    @abstractmethod
-    def prefer(
-        self, free: Collection[Device], required: Collection[Device], size: int
-    ) -> Iterable[Device]:
-        """Return so many devices, of which some are required. Raises RefusedError."""
-
-    @abstractmethod
-    def allocate(self, devices: Collection[Device]) -> Edits:
-        """Return what a container with these devices gets. Raises RefusedError."""
-
-    @abstractmethod
-    def known(self) -> Mapping[str, Device]:
-        """Return the devices by their ids."""
-
-    def well(self, cards: Collection[str]) -> list[Gpu]:
-        """Return what is known of cards. Raises RefusedError for one that has just become ill."""
-        found = [card for card in self.node.offer.cards if card.gpu.uuid in cards]
-        for card in found:
-            if card.fault:
-                raise RefusedError(f"{card.gpu.uuid} is not well: {card.fault}")
-        return [card.gpu for card in found]
+        return self.resource.healthy(self._node.offer)
 
     def set_open(self, value: bool) -> None:
         """Let streams live, or end them, so that a server can stop without cutting off calls."""
         self._open = value
-        self.node.wake()
+        self._node.wake()
 
     def full_list(self) -> api.ListAndWatchResponse:
         """Return the list of devices. Raises UnusableError when it would never arrive."""
-        return device_list(self.devices, len(self.node.offer.cards))
+        return device_list(self.devices, len(self._node.offer.cards))
 
     async def GetDevicePluginOptions(  # noqa: N802
         self, request: api.Empty, context: Context
@@ -112,8 +84,8 @@ class DevicePlugin(rpc.DevicePluginServicer, ABC, Generic[Device]):
         try:
             sent = None
             while self._open:
-                if sent == (now := (self.node.beat, self.devices)):
-                    await self.node.pulse()
+                if sent == (now := (self._node.beat, self.devices)):
+                    await self._node.pulse()
                 else:
                     sent = now
                     yield self.full_list()
@@ -122,7 +94,7 @@ class DevicePlugin(rpc.DevicePluginServicer, ABC, Generic[Device]):
 
     def _watch(self, change: int) -> None:
         self.watchers += change
-        self._metrics.watchers.labels(self.resource).set(self.watchers)
+        self._metrics.watchers.labels(self.resource.name).set(self.watchers)
 
     async def GetPreferredAllocation(  # noqa: N802
         self, request: api.PreferredAllocationRequest, context: Context
@@ -133,10 +105,11 @@ class DevicePlugin(rpc.DevicePluginServicer, ABC, Generic[Device]):
             for asked in request.container_requests:
                 # What is required is available to this pod alone: its init containers have it.
                 required_ids = set(asked.must_include_deviceIDs)
-                self.node.ledger.available(set(asked.available_deviceIDs) - required_ids)
+                self._node.ledger.available(set(asked.available_deviceIDs) - required_ids)
                 free = self._offered(asked.available_deviceIDs, asked.allocation_size)
                 required = self._parse(required_ids)
-                chosen = self.prefer(free, required, asked.allocation_size)
+                size = asked.allocation_size
+                chosen = self.resource.prefer(self._node, free, required, size)
                 response.container_responses.add(deviceIDs=map(str, chosen))
         return response
 
@@ -156,8 +129,9 @@ class DevicePlugin(rpc.DevicePluginServicer, ABC, Generic[Device]):
         response = api.AllocateResponse()
         async with self._answering("Allocate", context):
             for asked in request.container_requests:
-                made = self.allocate(self._parse(set(asked.devices_ids)))
-                self.node.allocated(asked.devices_ids)
+                devices = self._parse(set(asked.devices_ids))
+                made = self.resource.give(self._node, devices)
+                self._node.allocated(asked.devices_ids)
                 response.container_responses.append(_message(made))
         return response
 
@@ -168,82 +142,26 @@ class DevicePlugin(rpc.DevicePluginServicer, ABC, Generic[Device]):
         return api.PreStartContainerResponse()
 
     def _parse(self, ids: Iterable[str]) -> list[Device]:
-        known = self.known()
+        known = self.resource.known(self._node.offer)
         try:
             return [known[name] for name in ids]
         except KeyError as unknown:
-            raise RefusedError(f"no {self.resource} of this node: {unknown}") from None
+            raise RefusedError(f"no {self.resource.name} of this node: {unknown}") from None
 
     @asynccontextmanager
-    async def _answering(self, call: Rpc, context: Context) -> AsyncIterator[None]:
+    async def _answering(self, call: str, context: Context) -> AsyncIterator[None]:
         """Measure a call; a refusal ends it with a sentence that reaches the pod's status."""
+        start, outcome = time.perf_counter(), "failed"
         try:
-            with self._metrics.call(self.resource, call):
-                yield
+            yield
+            outcome = "answered"
         except RefusedError as refusal:
+            outcome = "refused"
             log.warning("refused", call=call, why=str(refusal))
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
-
-
-class Shares(DevicePlugin[Slot]):
-    """Serves slots, `milligpu.io/vgpu`."""
-
-    resource = names.COUNT
-
-    def __init__(self, node: Node, metrics: Metrics, placement: Placement) -> None:
-        super().__init__(node, metrics)
-        self._placement = placement
-
-    @property
-    def devices(self) -> Mapping[str, bool]:
-        """The slots of all cards."""
-        return self.node.offer.vgpu
-
-    def known(self) -> Mapping[str, Slot]:
-        """Return the slots by their ids."""
-        return self.node.offer.slots
-
-    def prefer(
-        self, free: Collection[Slot], required: Collection[Slot], size: int
-    ) -> Iterable[Slot]:
-        """Return slots of one card, if one has so many."""
-        return allocation.choose(free, required, size, self._placement)
-
-    def allocate(self, devices: Collection[Slot]) -> Edits:
-        """Return what a share of a card brings along."""
-        self.node.asked(len(devices))
-        card = allocation.one_card(devices, self.node.ledger.held)
-        [gpu] = self.well([card])
-        log.info("allocated", gpu=card, slots=len(devices))
-        return edits.share(gpu, len(devices), self.node.handing)
-
-
-class Wholes(DevicePlugin[Whole]):
-    """Serves whole cards, `milligpu.io/pgpu`."""
-
-    resource = names.WHOLE
-
-    @property
-    def devices(self) -> Mapping[str, bool]:
-        """The cards, each as one device."""
-        return self.node.offer.pgpu
-
-    def known(self) -> Mapping[str, Whole]:
-        """Return the whole cards by their ids."""
-        return self.node.offer.wholes
-
-    def prefer(
-        self, free: Collection[Whole], required: Collection[Whole], size: int
-    ) -> Iterable[Whole]:
-        """Return any cards, in order."""
-        return allocation.choose_wholes(free, required, size)
-
-    def allocate(self, devices: Collection[Whole]) -> Edits:
-        """Return what whole cards bring along."""
-        cards = allocation.unshared(devices, self.node.ledger.held)
-        gpus = self.well(cards)
-        log.info("allocated", gpus=cards)
-        return edits.whole(gpus, self.node.handing)
+        finally:
+            calls = self._metrics.calls.labels(self.resource.name, call, outcome)
+            calls.observe(time.perf_counter() - start)
 
 
 def _message(made: Edits) -> api.ContainerAllocateResponse:

@@ -53,7 +53,6 @@ class Place:
     """Where one resource is served."""
 
     folder: Path
-    resource: str
     endpoint: str
     """File name of our socket."""
 
@@ -115,8 +114,9 @@ def _locked(folder: int) -> bool | None:
     return True
 
 
-async def run(place: Place, servicer: DevicePlugin[Any], metrics: Metrics) -> None:
+async def run(folder: Path, servicer: DevicePlugin[Any], metrics: Metrics) -> None:
     """Keep the kubelet in the picture for ever; the first of a row of failures is logged."""
+    resource, place = servicer.resource.name, Place(folder, servicer.resource.endpoint)
     pause, failing = BACK_OFF[0], False
     while True:
         try:
@@ -124,21 +124,21 @@ async def run(place: Place, servicer: DevicePlugin[Any], metrics: Metrics) -> No
                 lambda: _identity(place.kubelet), "waiting for the kubelet", place.kubelet
             )
             async with _serving(place, servicer) as ours:
-                registering = asyncio.create_task(_register(place, metrics))
+                registering = asyncio.create_task(_register(place, resource, metrics))
                 try:
                     why = await _forgotten(place, servicer, ours, kubelet, registering)
                 finally:
                     registering.cancel()
-                log.warning("forgotten", resource=place.resource, why=why)
+                log.warning("forgotten", resource=resource, why=why)
                 pause, failing = BACK_OFF[0], False
         except (grpc.aio.AioRpcError, FolderError) as error:
             grpc_error = error if isinstance(error, grpc.aio.AioRpcError) else None
             refused = grpc_error is not None and grpc_error.code() not in _AWAY
             outcome = "refused" if refused else "unreachable"
-            metrics.registrations.labels(place.resource, outcome).inc()
+            metrics.registrations.labels(resource, outcome).inc()
             why = str(grpc_error.details() if grpc_error else error)
             tell = log.debug if failing else log.warning
-            tell("not registered", resource=place.resource, why=why)
+            tell("not registered", resource=resource, why=why)
             failing = True
         await asyncio.sleep(pause)
         pause = min(2 * pause, BACK_OFF[1])
@@ -190,14 +190,14 @@ def _bind(server: grpc.aio.Server, place: Place) -> Identity | None:
     return ours
 
 
-async def _register(place: Place, metrics: Metrics) -> None:
+async def _register(place: Place, resource: str, metrics: Metrics) -> None:
     async with grpc.aio.insecure_channel(_address(place.kubelet), options=_CHANNEL) as channel:
         request = api.RegisterRequest(
-            version="v1beta1", endpoint=place.endpoint, resource_name=place.resource
+            version="v1beta1", endpoint=place.endpoint, resource_name=resource
         )
         await rpc.RegistrationStub(channel).Register(request, timeout=REGISTER_SECONDS)
-    metrics.registrations.labels(place.resource, "accepted").inc()
-    log.info("registered", resource=place.resource, socket=str(place.socket))
+    metrics.registrations.labels(resource, "accepted").inc()
+    log.info("registered", resource=resource, socket=str(place.socket))
 
 
 async def _forgotten(

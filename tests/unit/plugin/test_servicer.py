@@ -12,7 +12,8 @@ from plugin.gpu import MIB, Gpu, Probe
 from plugin.metrics import Metrics
 from plugin.node import Node
 from plugin.offer import Card, Offer
-from plugin.servicer import MAX_MESSAGE, Context, Shares, Wholes, device_list
+from plugin.resources import SHARES, WHOLES
+from plugin.servicer import MAX_MESSAGE, Context, DevicePlugin, device_list
 from plugin.v1beta1 import deviceplugin_pb2 as api
 from vgpu import names
 
@@ -43,13 +44,13 @@ class Plugin:
     def __init__(
         self, *gpus: Gpu, placement: Placement = "packed", held: tuple[str, ...] = ()
     ) -> None:
-        self.node, self.metrics = Node(Config(settle_seconds=0)), Metrics()
+        self.node, self.metrics = Node(Config(settle_seconds=0, placement=placement)), Metrics()
         self.node.start(Checkpoint(frozenset(held)))
         self.node.see(Probe(gpus))
-        self.shares = Shares(self.node, self.metrics, placement)
-        self.wholes = Wholes(self.node, self.metrics)
+        self.shares = DevicePlugin(SHARES, self.node, self.metrics)
+        self.wholes = DevicePlugin(WHOLES, self.node, self.metrics)
 
-    def _resource(self, device: str) -> Shares | Wholes:
+    def _resource(self, device: str) -> DevicePlugin[Any]:
         return self.wholes if device.endswith("whole") else self.shares
 
     def allocate(self, *ids: str) -> dict[str, str]:
@@ -257,7 +258,7 @@ def test_a_card_that_has_just_become_ill_is_refused_with_the_reason() -> None:
 
 def test_a_bug_of_ours_is_counted_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = Plugin(A)
-    monkeypatch.setattr(plugin.shares, "allocate", lambda _: 1 // 0)
+    monkeypatch.setattr(plugin.node, "allocated", lambda _: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         plugin.allocate("GPU-a::0")
     assert plugin.counted(names.COUNT, "Allocate", "failed") == 1
