@@ -8,6 +8,8 @@ figures that this rule was chosen by.
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from vgpu import slots
+
 REMEMBERED_SECONDS: Final = 86400.0
 """How long a size counts after somebody asked for it; those of running containers always do."""
 
@@ -31,18 +33,18 @@ def fitting(free: Mapping[str, int], asked: Collection[int]) -> Mapping[str, int
     """Show all, unless one of the sizes fits into all free slots but into those of no card.
 
     Then the smallest such size must not seem to fit, nor seem so when a container ends that has the
-    largest size that does fit: that many fewer are shown, but enough for one like it. Those are of
-    the card that has most, the others from the smallest gaps on: what is small shall fill these.
+    largest size that does fit: that many fewer are shown. But what fits on a card is never hidden,
+    so those of the card that has most come first; the others from the smallest gaps on, for what is
+    small shall fill these.
     """
     hole, total = max(free.values(), default=0), sum(free.values())
-    misfits = [size for size in asked if hole < size <= total]
+    misfits = [size for size in asked if hole < size <= min(total, slots.PER_CARD)]
     if not misfits:
         return free
     fit = max((size for size in asked if size <= hole), default=hole)
-    room = max(fit, min(misfits) - 1 - fit)
+    room = max(hole, min(misfits) - 1 - fit)
+    shown: dict[str, int] = {}
     [most] = largest(free)
-    shown = {most: fit}
-    for card in sorted(free, key=lambda card: (card == most, free[card], card)):
-        more = min(free[card] - shown.get(card, 0), room - sum(shown.values()))
-        shown[card] = shown.get(card, 0) + more
+    for card in (most, *sorted(free, key=lambda card: (free[card], card))):
+        shown.setdefault(card, min(free[card], room - sum(shown.values())))
     return shown
