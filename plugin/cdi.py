@@ -32,7 +32,7 @@ def spec(gpus: Iterable[Gpu], handing: Handing) -> dict[str, Any]:
                 "containerPath": inside,
                 "options": ["bind", "ro", "nosuid", "nodev"],
             }
-            for host, inside, _ in mounts
+            for host, inside in mounts
         ]
     devices = [
         {"name": gpu.uuid, "containerEdits": {"deviceNodes": [_node(*handing.device(gpu))]}}
@@ -52,8 +52,7 @@ def write(gpus: Iterable[Gpu], handing: Handing) -> None:
 
     It stays when we end, for containers start again without us.
     """
-    found = spec(gpus, handing)
-    if not (handing.writes_spec and found["devices"]):
+    if not handing.writes_spec or not (found := spec(gpus, handing))["devices"]:
         return
     path, content = handing.config.cdi_dir / FILE, json.dumps(found, indent=1).encode()
     draft = path.with_suffix(".new")  # a suffix that no runtime reads

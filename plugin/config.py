@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from vgpu import names
 from vgpu.settings import boolean, choice, integer, level, seconds, setting
@@ -55,9 +55,9 @@ class Config:
     """Whether cards are shared that another plugin of the node lists as well."""
     settle_seconds: float = setting(10.0, seconds(0, 3600))
     """How long cards that are new to the node are held back, so that others can list them first."""
-    placement: Placement = setting("packed", choice("packed", "spread"))
+    placement: Placement = setting("packed", choice(*get_args(Placement)))
     """Which card a share goes to: the fullest that fits, or the emptiest."""
-    advertise: Advertise = setting("fitting", choice("fitting", "largest-hole", "all"))
+    advertise: Advertise = setting("fitting", choice(*get_args(Advertise)))
     """What is shown of free slots: what a pod of a known size could get, those of one card, all."""
     device_plugin_dir: Path = setting(Path("/var/lib/kubelet/device-plugins"), _absolute)
     """The kubelet's folder of plugin sockets."""
@@ -67,9 +67,7 @@ class Config:
     """Pause between two looks at the pods."""
     node_name: str = setting("")
     """The node's name, for the metrics; empty for the host's."""
-    device_list_strategy: Strategy = setting(
-        "envvar", choice("envvar", "volume-mounts", "cdi", "device-nodes")
-    )
+    device_list_strategy: Strategy = setting("envvar", choice(*get_args(Strategy)))
     """How a container gets its card."""
     cdi_dir: Path = setting(Path("/var/run/cdi"), _absolute)
     """Where specs of the Container Device Interface are."""

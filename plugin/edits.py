@@ -3,11 +3,16 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeAlias
 
 from plugin.config import Config
 from plugin.gpu import Gpu
+from plugin.v1beta1 import deviceplugin_pb2 as api
 from vgpu import names, slots
 from vgpu.quantity import decimal
+
+Edits: TypeAlias = api.ContainerAllocateResponse
+"""What is added to one container, as the kubelet is told."""
 
 MARKERS = "/var/run/nvidia-container-devices"
 """NVIDIA's runtime takes the name of a file that is mounted below it for that of a card."""
@@ -15,19 +20,6 @@ CONTROLS = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 """Device files that every program that computes on a card needs; a node may lack the last."""
 DRIVER = "/usr/local/nvidia"
 """Where a container finds the driver's files, if they come from a folder of the host."""
-
-
-@dataclass(frozen=True, slots=True)
-class Edits:
-    """What is added to one container."""
-
-    envs: dict[str, str]
-    mounts: tuple[tuple[str, str, bool], ...] = ()
-    """Path on the host, path in the container, and whether it is read-only."""
-    devices: tuple[tuple[str, str], ...] = ()
-    """Path on the host and in the container of what may be read and written."""
-    cdi: tuple[str, ...] = ()
-    """Full names of CDI devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +48,9 @@ class Handing:
         """Return a card's own device file: on the host, inside."""
         return self._file(f"nvidia{gpu.minor}")
 
-    def driver(self) -> tuple[tuple[str, str, bool], ...]:
+    def driver(self) -> tuple[tuple[str, str], ...]:
         """Return the mount of the driver's files, if they come from a folder of the host."""
-        return ((self.config.driver_root, DRIVER, True),) if self.config.driver_root else ()
+        return ((self.config.driver_root, DRIVER),) if self.config.driver_root else ()
 
     def _file(self, name: str) -> tuple[str, str]:
         return str(self.config.dev_dir / name), f"/dev/{name}"
@@ -107,22 +99,30 @@ def in_order(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
 
 def _edits(gpus: tuple[Gpu, ...], limits: dict[str, str], handing: Handing) -> Edits:
     config, uuids = handing.config, [gpu.uuid for gpu in gpus]
-    listed = ",".join(uuids)
-
-    def envs(visible: str) -> dict[str, str]:
-        return {names.ENV_GPU_UUID: listed, **limits, names.ENV_VISIBLE_DEVICES: visible}
-
+    listed = visible = ",".join(uuids)
+    mounts: Iterable[tuple[str, str]] = ()
+    files: Iterable[tuple[str, str]] = ()
+    cdi: Iterable[str] = ()
     match config.device_list_strategy:
-        case "envvar":
-            return Edits(envs(listed))
         case "volume-mounts":
-            markers = tuple(("/dev/null", f"{MARKERS}/{uuid}", True) for uuid in uuids)
-            return Edits(envs(MARKERS), mounts=markers)
+            visible, mounts = MARKERS, [("/dev/null", f"{MARKERS}/{uuid}") for uuid in uuids]
         case "cdi":
             # The spec adds the card; NVIDIA's runtime shall add none for what an image asks.
-            return Edits(envs(names.VOID), cdi=tuple(f"{config.cdi_kind}={it}" for it in uuids))
-    # By device-nodes. Somebody has to bring the driver's files along: NVIDIA's runtime does for the
-    # cards that the variable names; where they come from the host's folder it shall not.
-    visible = names.VOID if config.driver_root else listed
-    files = (*map(handing.device, gpus), *handing.controls())
-    return Edits(envs(visible), handing.driver(), files)
+            visible, cdi = names.VOID, uuids
+        case "device-nodes":
+            # Somebody has to bring the driver's files along: NVIDIA's runtime does for the cards
+            # that the variable names; where they come from the host's folder it shall not.
+            visible = names.VOID if config.driver_root else listed
+            mounts, files = handing.driver(), [*map(handing.device, gpus), *handing.controls()]
+    return Edits(
+        envs={names.ENV_GPU_UUID: listed, **limits, names.ENV_VISIBLE_DEVICES: visible},
+        mounts=[
+            api.Mount(host_path=host, container_path=inside, read_only=True)
+            for host, inside in mounts
+        ],
+        devices=[
+            api.DeviceSpec(host_path=host, container_path=inside, permissions="rw")
+            for host, inside in files
+        ],
+        cdi_devices=[api.CDIDevice(name=f"{config.cdi_kind}={uuid}") for uuid in cdi],
+    )

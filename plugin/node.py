@@ -1,6 +1,7 @@
 """The node as it is known now: what it offers, and what there is to say about it."""
 
 import asyncio
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -47,11 +48,13 @@ class Node:
         self._settles = now() + config.settle_seconds
         self._found: Probe | InventoryError | None = None
         self._health = Health(config.ignored_xids)
+        self.looking = asyncio.Lock()
+        """Held while the kubelet is asked for its pods."""
+        self._called = -math.inf
         self._due = False
         self._asked: dict[int, float] = {}
         """Sizes of shares in slots, each with the time when it was last asked for."""
         self._former: frozenset[str] = frozenset()
-        self._described: tuple[dict[str, Gpu], Handing] | None = None
         self._promised: dict[str, str] = {}
         """Cards that other plugins listed to the kubelet before, by what; they may come again."""
         self._claims: dict[str, str] = {}
@@ -113,6 +116,14 @@ class Node:
             self._due = True
             asyncio.get_running_loop().call_soon(lambda: self._show(self.offer.cards))
 
+    def called(self) -> None:
+        """Take in that the kubelet is giving something out."""
+        self._called = self._now()
+
+    def is_called(self, seconds: float) -> bool:
+        """Whether the kubelet has called within so many seconds."""
+        return self._now() - self._called < seconds
+
     def wake(self) -> None:
         """Wake all who wait for a pulse."""
         self._pulse.set()
@@ -137,9 +148,7 @@ class Node:
         before, offer = self.offer, self._show(cards)
         if cards != before.cards:
             _tell(before.cards, offer, self.config.device_list_strategy)
-        if self._described != (described := (offer.gpus, self.handing)):
-            cdi.write(offer.gpus.values(), self.handing)
-            self._described = described
+        cdi.write(offer.gpus.values(), self.handing)
         left_out = (
             f"{gpu.uuid} is left out: {why}"
             for gpu in probe.gpus

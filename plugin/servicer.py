@@ -1,8 +1,9 @@
 """The five calls of the device plugin API: message in, pure function, message out."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Generic
 
 import grpc
@@ -10,7 +11,6 @@ import structlog
 
 from plugin.allocation import RefusedError
 from plugin.config import UnusableError
-from plugin.edits import Edits
 from plugin.metrics import Metrics
 from plugin.node import Node
 from plugin.resources import Device, Resource
@@ -19,6 +19,9 @@ from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
 
 MAX_MESSAGE = 4 * 2**20
 """Bytes that the kubelet takes in one message (grpc's default); above it the node shows nothing."""
+
+LOOK_SECONDS = 0.2
+"""How long an allocation waits for our own look at the kubelet's pods, which takes some ms."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 log = structlog.get_logger()
@@ -101,6 +104,10 @@ class DevicePlugin(rpc.DevicePluginServicer, Generic[Device]):
     ) -> api.PreferredAllocationResponse:
         """Answer with the best choice for each container."""
         response = api.PreferredAllocationResponse()
+        if self._node.looking.locked():  # that look must not fall between here and Allocate's end
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS), self._node.looking:
+                    pass
         async with self._answering("GetPreferredAllocation", context):
             for asked in request.container_requests:
                 # What is required is available to this pod alone: its init containers have it.
@@ -132,7 +139,7 @@ class DevicePlugin(rpc.DevicePluginServicer, Generic[Device]):
                 devices = self._parse(set(asked.devices_ids))
                 made = self.resource.give(self._node, devices)
                 self._node.allocated(asked.devices_ids)
-                response.container_responses.append(_message(made))
+                response.container_responses.append(made)
         return response
 
     async def PreStartContainer(  # noqa: N802
@@ -152,6 +159,7 @@ class DevicePlugin(rpc.DevicePluginServicer, Generic[Device]):
     async def _answering(self, call: str, context: Context) -> AsyncIterator[None]:
         """Measure a call; a refusal ends it with a sentence that reaches the pod's status."""
         start, outcome = time.perf_counter(), "failed"
+        self._node.called()
         try:
             yield
             outcome = "answered"
@@ -160,20 +168,6 @@ class DevicePlugin(rpc.DevicePluginServicer, Generic[Device]):
             log.warning("refused", call=call, why=str(refusal))
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(refusal))
         finally:
+            self._node.called()
             calls = self._metrics.calls.labels(self.resource.name, call, outcome)
             calls.observe(time.perf_counter() - start)
-
-
-def _message(made: Edits) -> api.ContainerAllocateResponse:
-    return api.ContainerAllocateResponse(
-        envs=made.envs,
-        mounts=[
-            api.Mount(host_path=host, container_path=inside, read_only=read_only)
-            for host, inside, read_only in made.mounts
-        ],
-        devices=[
-            api.DeviceSpec(host_path=host, container_path=inside, permissions="rw")
-            for host, inside in made.devices
-        ],
-        cdi_devices=[api.CDIDevice(name=name) for name in made.cdi],
-    )

@@ -22,6 +22,10 @@ HANGS_SECONDS: Final = 60.0
 AFTER_EVENT_SECONDS: Final = 1.0
 """How soon the cards are looked at after an error event, which bounds a storm of them."""
 
+CALM_SECONDS: Final = 0.5
+"""After a call of the kubelet's, how long another may belong to it."""
+BUSY_SECONDS: Final = 10.0
+"""How long a look at the pods is put off at most."""
 AGAIN_SECONDS: Final = 1.0
 """How soon the pods are looked at again when that will tell more."""
 
@@ -71,8 +75,10 @@ async def holdings(node: Node, config: Config) -> None:
     """Look for ever at who has what, by the kubelet's checkpoint and its list of pods."""
     failing = False
     while True:
+        await _calm(node)
         try:
-            listed = await pods.look(config.pod_resources)
+            async with node.looking:
+                listed = await pods.look(config.pod_resources)
             failing = False
         except grpc.aio.AioRpcError as error:
             listed = None
@@ -82,6 +88,18 @@ async def holdings(node: Node, config: Config) -> None:
         await asyncio.sleep(
             min(AGAIN_SECONDS, config.poll_seconds) if again else config.poll_seconds
         )
+
+
+async def _calm(node: Node) -> None:
+    """Wait until the kubelet is not in the middle of giving something out, but not for ever.
+
+    Asked for its pods then, a kubelet that sees one's end forgets what it is about to give out, and
+    gives it out twice (1.36's `UpdateAllocatedDevices`).
+    """
+    for _ in range(round(BUSY_SECONDS / CALM_SECONDS)):
+        if not node.is_called(CALM_SECONDS):
+            return
+        await asyncio.sleep(CALM_SECONDS)
 
 
 async def in_thread(call: Callable[[], T]) -> T:

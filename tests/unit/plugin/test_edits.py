@@ -35,7 +35,7 @@ def handing(strategy: Strategy, files: Iterable[str] = FILES, **settings: str) -
 
 
 def environment(card: Gpu, count: int, margin_mib: int = 512) -> dict[str, str]:
-    return edits.share(card, count, Handing(Config(memory_margin_mib=margin_mib))).envs
+    return dict(edits.share(card, count, Handing(Config(memory_margin_mib=margin_mib))).envs)
 
 
 # --- The share's variables ----------------------------------------------------------------------
@@ -118,10 +118,15 @@ def given_beside(given_: Edits) -> dict[str, object]:
     whole = (names.ENV_GPU_UUID, names.ENV_VISIBLE_DEVICES)
     return {
         "env": [given_.envs[name] for name in whole],
-        "mounts": given_.mounts,
-        "devices": given_.devices,
-        "cdi": given_.cdi,
+        "mounts": tuple((it.host_path, it.container_path, it.read_only) for it in given_.mounts),
+        "devices": devices(given_),
+        "cdi": tuple(it.name for it in given_.cdi_devices),
     }
+
+
+def devices(given_: Edits) -> tuple[tuple[str, str], ...]:
+    assert all(it.permissions == "rw" for it in given_.devices)
+    return tuple((it.host_path, it.container_path) for it in given_.devices)
 
 
 CONTROLS = tuple((f"/dev/{name}",) * 2 for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"))
@@ -211,7 +216,7 @@ def test_a_whole_card_has_no_variables_of_a_share(strategy: Strategy) -> None:
 
 def test_only_device_files_that_there_are_are_handed_out() -> None:
     way = handing("device-nodes", files=["nvidia1", "nvidia6", "nvidia-uvm", "nvidia-modeset"])
-    assert edits.share(A, 1, way).devices == (
+    assert devices(edits.share(A, 1, way)) == (
         ("/dev/nvidia1", "/dev/nvidia1"),
         ("/dev/nvidia-uvm", "/dev/nvidia-uvm"),
     )
@@ -228,7 +233,7 @@ def test_the_folder_of_device_files_is_looked_at_each_time(tmp_path: Path) -> No
         (tmp_path / "dev" / name).touch()
     found = edits.handing(config)
     assert found == Handing(config, frozenset({"nvidia1", "nvidiactl"}))
-    assert edits.share(A, 1, found).devices == (
+    assert devices(edits.share(A, 1, found)) == (
         (f"{tmp_path}/dev/nvidia1", "/dev/nvidia1"),
         (f"{tmp_path}/dev/nvidiactl", "/dev/nvidiactl"),
     )

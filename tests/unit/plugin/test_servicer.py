@@ -1,4 +1,5 @@
 import asyncio
+import time
 from typing import Any, cast
 
 import grpc
@@ -262,3 +263,26 @@ def test_a_bug_of_ours_is_counted_as_one(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(ZeroDivisionError):
         plugin.allocate("GPU-a::0")
     assert plugin.counted(names.COUNT, "Allocate", "failed") == 1
+
+
+@pytest.mark.parametrize(("takes", "waits"), [(0.0, 0.0), (0.05, 0.05), (5.0, 0.2)])
+def test_an_allocation_waits_a_moment_for_our_own_look_at_the_pods(
+    takes: float, waits: float
+) -> None:
+    """A kubelet that is asked for its pods in the middle of one may give the ids out again."""
+    plugin = Plugin(A)
+
+    async def scene() -> float:
+        async def look() -> None:
+            async with plugin.node.looking:
+                await asyncio.sleep(takes)
+
+        looking = asyncio.create_task(look())
+        await asyncio.sleep(0)
+        begin = time.monotonic()
+        request = api.PreferredAllocationRequest()
+        await plugin.shares.GetPreferredAllocation(request, Call())  # type: ignore[arg-type]
+        looking.cancel()
+        return time.monotonic() - begin
+
+    assert waits <= asyncio.run(scene()) + 0.01 < waits + 1

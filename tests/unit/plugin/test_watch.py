@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from plugin import watch
+from plugin import pods, watch
 from plugin.checkpoint import Checkpoint
 from plugin.config import Config
 from plugin.gpu import Event, Gpu, InventoryError, Probe
@@ -257,3 +257,60 @@ def test_no_kubelet_to_list_pods_is_said_once(node: Node, tmp_path: Path) -> Non
     assert levels[0] == "warning"
     assert len(levels) > 2
     assert set(levels[1:]) == {"debug"}
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The times at which the kubelet is asked for its pods; each takes a tenth of a second."""
+    times: list[float] = []
+
+    async def look(_: Path) -> pods.Pods:
+        times.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(0.1)
+        return pods.Pods()
+
+    monkeypatch.setattr(pods, "look", look)
+    return times
+
+
+def follow(node: Node, folder: Path, scene: Callable[[], Awaitable[None]]) -> None:
+    """Play a scene while the pods are looked at without a pause."""
+
+    async def both() -> None:
+        config = Config(device_plugin_dir=folder, poll_seconds=0.01)
+        following = asyncio.create_task(watch.holdings(node, config))
+        await scene()
+        following.cancel()
+
+    asyncio.run(asyncio.wait_for(both(), 10))
+
+
+def test_the_kubelet_is_not_asked_while_it_gives_something_out(
+    node: Node, tmp_path: Path, looks: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "CALM_SECONDS", 0.2)
+
+    async def scene() -> None:
+        await until(lambda: len(looks) > 2)
+        async with node.looking:  # between two looks
+            node.called()
+            called = asyncio.get_running_loop().time()
+        seen = len(looks)
+        await until(lambda: len(looks) > seen)
+        assert looks[seen] >= called + 0.2
+
+    follow(node, tmp_path, scene)
+
+
+def test_a_kubelet_that_never_rests_is_asked_all_the_same(
+    node: Node, tmp_path: Path, looks: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "CALM_SECONDS", 0.05)
+    monkeypatch.setattr(watch, "BUSY_SECONDS", 0.3)
+
+    async def scene() -> None:
+        while len(looks) < 3:
+            node.called()
+            await asyncio.sleep(0.01)
+
+    follow(node, tmp_path, scene)
