@@ -7,6 +7,7 @@ container's allocation, and at each device list that a plugin sends.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def read(folder: Path) -> Checkpoint | None:
 
 
 def _ours(entry: Mapping[str, Any]) -> list[str]:
-    """Return the ids in an entry of one container and resource. Raises ValueError for no id."""
+    """Return the ids in an entry of one container and resource. Raises TypeError."""
     if entry["ResourceName"] not in names.GRANT_KEYS:
         return []
-    return [str(slots.parse(each)) for ids in entry["DeviceIDs"].values() for each in ids or ()]
+    by_numa_node = entry["DeviceIDs"].values()
+    return list(slots.valid(chain.from_iterable([] + (ids or []) for ids in by_numa_node)))

@@ -45,7 +45,8 @@ class Node:
         """Counts the times that the lists are to be sent although they may not have changed."""
         self.config = config
         self._now = now
-        self._settles = now() + config.settle_seconds
+        self._settles: float | None = None
+        """Until when cards that are new to the node are held back; None before the start."""
         self._found: Probe | InventoryError | None = None
         self._health = Health(config.ignored_xids)
         self.looking = asyncio.Lock()
@@ -63,6 +64,7 @@ class Node:
 
     def start(self, checkpoint: Checkpoint | None) -> None:
         """Take in what the kubelet has written down, before anything is offered."""
+        self._settles = self._now() + self.config.settle_seconds
         self.ledger.start(checkpoint)
         if checkpoint:
             former = checkpoint.registered.get(names.COUNT, ())
@@ -92,8 +94,9 @@ class Node:
 
         Returns whether it will soon know more, for it has been asked to write it down anew.
         """
-        if pods:
-            self._claims = {**_claims(pods.foreign), **self._claims}
+        if pods or checkpoint:
+            foreign = pods.foreign if pods else checkpoint.registered if checkpoint else {}
+            self._claims = {**_claims(foreign), **self._claims}
         if again := self.ledger.polled(pods, checkpoint, self._now()):
             self.beat += 1
             self.wake()
@@ -140,7 +143,7 @@ class Node:
 
     def _update(self) -> None:
         """Work out the offer anew, and tell whom it concerns."""
-        if (found := self._found) is None:
+        if (found := self._found) is None or self._settles is None:
             return  # not even the cards that somebody holds part of are known well enough
         probe = Probe(notes=(str(found),)) if isinstance(found, InventoryError) else found
         absence = "; ".join(probe.notes) or "the driver no longer lists it"
@@ -180,9 +183,9 @@ class Node:
 
     def _known(self) -> tuple[Card, ...]:
         """Return the cards of which the kubelet must go on to hear."""
-        held = (uuid for uuid in self.ledger.held if uuid not in self.offer.gpus)
-        unseen = (Card(Gpu(uuid, -1, None, "unknown", 0)) for uuid in held)
-        return (*self.offer.cards, *unseen)
+        seen = [card for card in self.offer.cards if card.gpu.index >= 0]
+        unseen = self.ledger.held.keys() - {card.gpu.uuid for card in seen}
+        return (*seen, *(Card(Gpu(uuid, -1, None, "unknown", 0)) for uuid in unseen))
 
     def _unfit(self, gpu: Gpu) -> str:
         config = self.config
@@ -194,7 +197,7 @@ class Node:
         return self._unfit(gpu) or health.fault(self._health, gpu.uuid, self._now())
 
     def _withdrawn(self, gpu: Gpu) -> str:
-        settling = self._now() < self._settles
+        settling = self._now() < (self._settles or 0)
         claim = self._claims.get(gpu.uuid) or (self._promised.get(gpu.uuid) if settling else "")
         if claim and not self.config.beside_others:
             return f"another plugin lists it as {claim}"

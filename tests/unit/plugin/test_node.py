@@ -514,3 +514,35 @@ def test_a_spec_is_written_when_cards_are_offered(clock: Clock, tmp_path: Path) 
     node.see(Probe((A,)), Handing(config, frozenset({"nvidia0"})))
     [spec] = tmp_path.iterdir()
     assert "GPU-a" in spec.read_text()
+
+
+# Attacks.
+
+
+def test_nothing_is_offered_before_the_start(clock: Clock) -> None:
+    """Another plugin may still serve this node: the time to settle begins when it has ended."""
+    node = Node(Config(settle_seconds=10.0), clock)
+    node.see(Probe((A,)))
+    assert (node.offer.cards, node.state) == ((), "starting")
+    clock.now += 100
+    node.start(Checkpoint())
+    assert not node.offer.cards
+    clock.now += 10
+    node.see(Probe((A,)))
+    assert node.offer.cards == (Card(A),)
+
+
+def test_a_card_that_was_never_seen_is_let_go_when_nobody_holds_any_of_it(clock: Clock) -> None:
+    node = started(clock, Checkpoint(held=frozenset(some(B, 0, 10))))
+    node.see(Probe((A,)))
+    assert node.offer.gpus.keys() == {"GPU-a", "GPU-b"}
+    node.ledger.available(some(B, 0, 10))
+    node.see(Probe((A,)))
+    assert node.offer.cards == (Card(A),)
+
+
+def test_without_a_list_of_pods_the_checkpoint_tells_what_others_list(clock: Clock) -> None:
+    node = started(clock)
+    node.see(Probe((A, REAL)))
+    node.polled(None, Checkpoint(registered={THEIRS: frozenset({REAL.uuid})}))
+    assert [card.gpu.uuid for card in node.offer.cards if card.withdrawn] == [REAL.uuid]

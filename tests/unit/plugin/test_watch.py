@@ -314,3 +314,24 @@ def test_a_kubelet_that_never_rests_is_asked_all_the_same(
             await asyncio.sleep(0.01)
 
     follow(node, tmp_path, scene)
+
+
+def test_an_answer_that_is_none_is_asked_for_again(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Any] = [AttributeError("no message"), pods.Pods(names=frozenset({("n", "p")}))]
+
+    async def look(_: Path) -> pods.Pods:
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(pods, "look", look)
+
+    async def scene() -> None:
+        with capture_logs() as entries:
+            await until(lambda: node.ledger.known and len(answers) == 1)
+        assert [each["why"] for each in entries] == ["AttributeError('no message')"]
+
+    follow(node, tmp_path, scene)
