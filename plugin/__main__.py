@@ -17,7 +17,6 @@ from plugin.node import Node
 from plugin.resources import SHARES, WHOLES
 from plugin.series import Series
 from plugin.servicer import DevicePlugin
-from plugin.session import Place
 from vgpu import settings
 
 
@@ -43,7 +42,7 @@ async def run(config: Config, inventory: Inventory) -> None:
 
 async def _start(config: Config) -> None:
     for resource in (SHARES, WHOLES):
-        session.check(Place(config.device_plugin_dir, resource.endpoint))
+        session.check(config.device_plugin_dir / resource.endpoint)
     await run(config, await watch.in_thread(lambda: open_inventory(config)))
 
 

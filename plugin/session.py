@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import quote
@@ -22,6 +21,8 @@ from plugin.servicer import DevicePlugin
 from plugin.v1beta1 import deviceplugin_pb2 as api
 from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
 
+KUBELET: Final = "kubelet.sock"
+"""File name of the kubelet's socket, beside which ours stand."""
 POLL: Final = 0.2
 """Seconds between two looks at the sockets."""
 PATIENCE: Final = 2.0
@@ -48,42 +49,23 @@ class FolderError(UnusableError):
     """The device plugin folder cannot be used."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where one resource is served."""
-
-    folder: Path
-    endpoint: str
-    """File name of our socket."""
-
-    @property
-    def socket(self) -> Path:
-        """Our socket."""
-        return self.folder / self.endpoint
-
-    @property
-    def kubelet(self) -> Path:
-        """The kubelet's socket."""
-        return self.folder / "kubelet.sock"
-
-
-def check(place: Place) -> None:
-    """See whether our socket can be made, and be reached, in the folder. Raises FolderError."""
+def check(endpoint: Path) -> None:
+    """See whether our socket can be made, and be reached, in its folder. Raises FolderError."""
     try:
-        _try_out(place)
+        _try_out(endpoint)
     except OSError as error:
         raise FolderError(
-            f"cannot make a socket in the device plugin folder {place.folder} as uid {os.getuid()}:"
-            f" {error.strerror or error}"
+            f"cannot make a socket in the device plugin folder {endpoint.parent} as uid"
+            f" {os.getuid()}: {error.strerror or error}"
         ) from error
 
 
-def _try_out(place: Place) -> None:
-    size, name = (len(os.fsencode(each)) for each in (place.folder, f"/{place.endpoint}"))
+def _try_out(endpoint: Path) -> None:
+    size, name = (len(os.fsencode(each)) for each in (endpoint.parent, f"/{endpoint.name}"))
     if size + name > LONGEST_PATH:
         room = LONGEST_PATH - name
         raise OSError(f"its path has {size} bytes, and sockets have room for {room}")
-    path = _private(place.folder)
+    path = _private(endpoint.parent)
     with socket.socket(socket.AF_UNIX) as probe:
         probe.bind(str(path))
     path.unlink()
@@ -116,29 +98,25 @@ def _locked(folder: int) -> bool | None:
 
 async def run(folder: Path, servicer: DevicePlugin[Any], metrics: Metrics) -> None:
     """Keep the kubelet in the picture for ever; the first of a row of failures is logged."""
-    resource, place = servicer.resource.name, Place(folder, servicer.resource.endpoint)
+    resource, endpoint = servicer.resource.name, folder / servicer.resource.endpoint
+    kubelet = folder / KUBELET
     pause, failing = BACK_OFF[0], False
     while True:
         try:
-            kubelet = await _found(
-                lambda: _identity(place.kubelet), "waiting for the kubelet", place.kubelet
-            )
-            async with _serving(place, servicer) as ours:
-                registering = asyncio.create_task(_register(place, resource, metrics))
+            known = await _found(lambda: _identity(kubelet), "waiting for the kubelet", kubelet)
+            async with _serving(endpoint, servicer) as ours:
+                registering = asyncio.create_task(_register(endpoint, resource, metrics))
                 try:
-                    why = await _forgotten(place, servicer, ours, kubelet, registering)
+                    why = await _forgotten(endpoint, ours, known, servicer, registering)
                 finally:
                     registering.cancel()
                 log.warning("forgotten", resource=resource, why=why)
                 pause, failing = BACK_OFF[0], False
         except (grpc.aio.AioRpcError, FolderError) as error:
-            grpc_error = error if isinstance(error, grpc.aio.AioRpcError) else None
-            refused = grpc_error is not None and grpc_error.code() not in _AWAY
-            outcome = "refused" if refused else "unreachable"
-            metrics.registrations.labels(resource, outcome).inc()
-            why = str(grpc_error.details() if grpc_error else error)
-            tell = log.debug if failing else log.warning
-            tell("not registered", resource=resource, why=why)
+            refused = isinstance(error, grpc.aio.AioRpcError) and error.code() not in _AWAY
+            metrics.registrations.labels(resource, "refused" if refused else "unreachable").inc()
+            said = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
+            (log.debug if failing else log.warning)("not registered", resource=resource, why=said)
             failing = True
         await asyncio.sleep(pause)
         pause = min(2 * pause, BACK_OFF[1])
@@ -156,13 +134,13 @@ async def _found(look: Callable[[], T | None], waiting: str, path: Path) -> T:
 
 
 @asynccontextmanager
-async def _serving(place: Place, servicer: DevicePlugin[Any]) -> AsyncIterator[Identity | None]:
+async def _serving(endpoint: Path, servicer: DevicePlugin[Any]) -> AsyncIterator[Identity | None]:
     """Serve on a fresh socket, and afterwards remove it if it is still ours."""
-    check(place)
+    check(endpoint)
     servicer.full_list()  # raises if it would never arrive
     server = grpc.aio.server()
     rpc.add_DevicePluginServicer_to_server(servicer, server)
-    ours = _bind(server, place)
+    ours = _bind(server, endpoint)
     servicer.set_open(True)
     starting = asyncio.ensure_future(server.start())
     try:
@@ -172,39 +150,40 @@ async def _serving(place: Place, servicer: DevicePlugin[Any]) -> AsyncIterator[I
         servicer.set_open(False)
         await asyncio.wait([starting])
         await server.stop(GRACE)
-        if _identity(place.socket) == ours:
-            place.socket.unlink(missing_ok=True)
+        if _identity(endpoint) == ours:
+            endpoint.unlink(missing_ok=True)
 
 
-def _bind(server: grpc.aio.Server, place: Place) -> Identity | None:
+def _bind(server: grpc.aio.Server, endpoint: Path) -> Identity | None:
     """Bind our socket. Under a private name first: when it stops, gRPC unlinks the name that it
     bound, whatever is there by then.
     """
-    private = _private(place.folder)
+    private = _private(endpoint.parent)
     try:
         server.add_insecure_port(_address(private))
         ours = _identity(private)
-        private.rename(place.socket)
+        private.rename(endpoint)
     except (RuntimeError, OSError) as error:
-        raise FolderError(f"cannot serve in {place.folder}: {error}") from error
+        raise FolderError(f"cannot serve in {endpoint.parent}: {error}") from error
     return ours
 
 
-async def _register(place: Place, resource: str, metrics: Metrics) -> None:
-    async with grpc.aio.insecure_channel(_address(place.kubelet), options=_CHANNEL) as channel:
+async def _register(endpoint: Path, resource: str, metrics: Metrics) -> None:
+    kubelet = _address(endpoint.with_name(KUBELET))
+    async with grpc.aio.insecure_channel(kubelet, options=_CHANNEL) as channel:
         request = api.RegisterRequest(
-            version="v1beta1", endpoint=place.endpoint, resource_name=resource
+            version="v1beta1", endpoint=endpoint.name, resource_name=resource
         )
         await rpc.RegistrationStub(channel).Register(request, timeout=REGISTER_SECONDS)
     metrics.registrations.labels(resource, "accepted").inc()
-    log.info("registered", resource=resource, socket=str(place.socket))
+    log.info("registered", resource=resource, socket=str(endpoint))
 
 
 async def _forgotten(
-    place: Place,
-    servicer: DevicePlugin[Any],
+    endpoint: Path,
     ours: Identity | None,
     kubelet: Identity,
+    servicer: DevicePlugin[Any],
     registering: asyncio.Task[None],
 ) -> str:
     """Wait until the kubelet does not know us any more, and return how that shows.
@@ -217,9 +196,9 @@ async def _forgotten(
         await asyncio.sleep(POLL)
         if registering.done():
             registering.result()
-        if _identity(place.socket) != ours:
+        if _identity(endpoint) != ours:
             return "our socket is gone"
-        if _identity(place.kubelet) not in (kubelet, None):
+        if _identity(endpoint.with_name(KUBELET)) not in (kubelet, None):
             return "the kubelet has a new socket"
         if servicer.watchers or not registering.done():
             heard = time.monotonic()
