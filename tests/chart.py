@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,15 @@ def text(*arguments: str, values: Mapping[str, Any] | None = None, helm: str = "
     return done.stdout
 
 
-def objects(values: Mapping[str, Any] | None = None, helm: str = "helm") -> list[Any]:
-    """Return the objects that Helm renders. Raises RenderError."""
-    return [each for each in YAML(typ="safe").load_all(text(values=values, helm=helm)) if each]
+def objects(values: Mapping[str, Any] | None = None) -> list[Any]:
+    """Return the objects that Helm renders; they are shared. Raises RenderError."""
+    return _objects(json.dumps(values or {}))
+
+
+@cache
+def _objects(values: str) -> list[Any]:
+    rendered = text(values=json.loads(values))
+    return [each for each in YAML(typ="safe").load_all(rendered) if each]
 
 
 def manifest(helm: str = "helm") -> str:

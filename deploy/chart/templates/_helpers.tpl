@@ -44,7 +44,7 @@ annotations: {{ include "milligpu.flow" . }}
 {{- if and .port (eq .root.Values.monitoring.by "annotations") -}}
 {{- $notes = dict "prometheus.io/scrape" "true" "prometheus.io/port" .port "prometheus.io/scheme" .scheme -}}
 {{- end -}}
-{{- if .root.Values.restartOnChange }}{{ $_ := set $notes "milligpu.io/settings" (toJson .settings | sha256sum | trunc 16) }}{{ end -}}
+{{- if .root.Values.restartOnChange }}{{ $_ := set $notes "checksum/settings" (toJson .settings | sha256sum | trunc 16) }}{{ end -}}
 {{ toJson $notes }}
 {{- end -}}
 
