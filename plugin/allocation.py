@@ -17,14 +17,19 @@ class RefusedError(Exception):
 
 
 def choose(
-    free: Iterable[Slot], required: Collection[Slot], size: int, placement: Placement = "packed"
+    free: Iterable[Slot],
+    required: Collection[Slot],
+    size: int,
+    placement: Placement = "packed",
+    then: int = 0,
 ) -> tuple[Slot, ...]:
     """Return exactly `size` slots, the required ones among them: of one card if any has room.
 
-    That card is the fullest that fits, or the emptiest to spread. Where none fits, the slots still
-    number `size` (the kubelet would fill up a shorter answer at random) and lie on the fewest
-    cards, for Allocate to refuse. The answer does not depend on the order of the input. Raises
-    RefusedError for impossible sizes.
+    That card is the fullest that fits, or the emptiest to spread; one with room for `then` if there
+    is one, where the pod's next container may have to have these slots and more. Where none fits,
+    the slots still number `size` (the kubelet would fill up a shorter answer at random) and lie on
+    the fewest cards, for Allocate to refuse. The answer does not depend on the order of the input.
+    Raises RefusedError for impossible sizes.
     """
     cards: dict[str, dict[int, Slot]] = {}
     for slot in chain(free, required):
@@ -33,20 +38,21 @@ def choose(
     room = sum(map(len, cards.values()))
     if not len(chosen) <= size <= room:
         raise RefusedError(f"{size} slots of {room} available, {len(chosen)} of them required")
-    for card in _order(cards, {slot.card for slot in chosen}, size, placement):
+    sizes = (max(size, then), size)
+    for card in _order(cards, {slot.card for slot in chosen}, sizes, placement):
         rest = (slot for slot in sorted(cards[card].values(), key=_NUMBER) if slot not in chosen)
         chosen |= dict.fromkeys(list(islice(rest, size - len(chosen))))
     return tuple(chosen)
 
 
 def _order(
-    cards: dict[str, dict[int, Slot]], held: set[str], size: int, placement: Placement
+    cards: dict[str, dict[int, Slot]], held: set[str], sizes: Iterable[int], placement: Placement
 ) -> list[str]:
-    """Return the cards to take slots from, one after the other."""
-    fitting = [card for card in cards if len(cards[card]) >= size and held <= {card}]
-    if fitting:
-        sign = 1 if placement == "packed" else -1
-        return [min(fitting, key=lambda card: (sign * len(cards[card]), card))]
+    """Return the cards to take slots from, one after the other, by the first size that fits."""
+    sign = 1 if placement == "packed" else -1
+    for size in sizes:
+        if fitting := [card for card in cards if len(cards[card]) >= size and held <= {card}]:
+            return [min(fitting, key=lambda card: (sign * len(cards[card]), card))]
     return sorted(cards, key=lambda card: (card not in held, -len(cards[card]), card))
 
 

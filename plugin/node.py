@@ -53,6 +53,8 @@ class Node:
         """Held while the kubelet is asked for its pods."""
         self._called = -math.inf
         self._due = False
+        self.grown: dict[int, int] = {}
+        """Sizes of init containers' shares, each with what its pod's next container had to have."""
         self._asked: dict[int, float] = {}
         """Sizes of shares in slots, each with the time when it was last asked for."""
         self._former: frozenset[str] = frozenset()

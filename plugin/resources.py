@@ -36,6 +36,15 @@ class Resource(Generic[Device]):
     """What a container with these devices gets."""
 
 
+def _prefer_shares(
+    node: Node, free: Collection[Slot], required: Collection[Slot], size: int
+) -> Iterable[Slot]:
+    if 0 < len(required) < size:
+        node.grown[len(required)] = size
+    then = node.grown.get(size, 0)
+    return allocation.choose(free, required, size, node.config.placement, then)
+
+
 def _share(node: Node, devices: Collection[Slot]) -> Edits:
     node.asked(len(devices))
     card = allocation.one_card(devices, node.ledger.held)
@@ -65,9 +74,7 @@ SHARES: Final[Resource[Slot]] = Resource(
     "milligpu-vgpu.sock",
     known=lambda offer: offer.slots,
     healthy=lambda offer: offer.vgpu,
-    prefer=lambda node, free, required, size: allocation.choose(
-        free, required, size, node.config.placement
-    ),
+    prefer=_prefer_shares,
     give=_share,
 )
 WHOLES: Final[Resource[Whole]] = Resource(

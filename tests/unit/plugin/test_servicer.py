@@ -286,3 +286,16 @@ def test_an_allocation_waits_a_moment_for_our_own_look_at_the_pods(
         return time.monotonic() - begin
 
     assert waits <= asyncio.run(scene()) + 0.01 < waits + 1
+
+
+def test_an_init_container_goes_where_its_pods_next_container_has_room_too() -> None:
+    """The kubelet makes the next one have its slots; else the pod would be refused for ever."""
+    plugin = Plugin(A, B, held=tuple(some(A, 0, 70)))
+    free, first = [*some(A, 70, 100), *some(B, 0, 100)], some(A, 70, 90)
+    assert plugin.prefer(free, 20) == first, "nothing is known of such a pod yet"
+    with pytest.raises(RefusalError, match="50 slots of 2 cards"):
+        plugin.allocate(*plugin.prefer(free, 50, *first))
+    again = plugin.prefer(free, 20)
+    assert again == some(B, 0, 20)
+    plugin.allocate(*plugin.prefer(free, 50, *again))
+    assert plugin.prefer(some(A, 70, 100), 20) == first, "where there is no such card, any"
