@@ -10,7 +10,7 @@ BIN    := $(VENV)/bin
 IMAGE  ?= milligpu:dev
 EXAMPLE ?=
 
-.PHONY: help setup demo check test e2e cluster cluster-down bench burst image manifests proto lock clean
+.PHONY: help setup demo check test e2e cluster cluster-down bench placement soak burst image manifests proto lock clean
 
 help: ## show this
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -54,6 +54,13 @@ fuzz: setup ## 100,000 reviews before a second opinion, in some minutes (REVIEWS
 
 bench: setup ## print speeds beside their floors
 	$(BIN)/python -m bench
+
+placement: setup ## simulate clusters under each policy, and write docs/explanation/placement.md anew (QUICK=1: only look)
+	$(BIN)/python -m bench.placement $(if $(QUICK),--quick)
+
+soak: setup ## as root: the tests of endurance at their full length, an hour or so; prints figures
+	$(BIN)/python -m tests.cluster.setup
+	SOAK=1 $(BIN)/pytest -s -p no:cacheprovider tests/integration/test_plugin_life.py $(addprefix tests/cluster/test_node_,life.py whole.py holes.py)
 
 burst: setup ## print how long 500 pods with a share take, created at once on a real API server
 	$(BIN)/python -m tests.cluster.tools etcd kube-apiserver kubectl
