@@ -75,7 +75,7 @@ class Cluster:
                 self.changed = False
                 self._retry_hot()
         self.now = self.end
-        self._retry_hot()
+        self._tally()
         self._count(0, 0)
         stranded, used = (100 * each / (self.end - self.begin) for each in self.sums)
         return summary(self.pods, self.scenario.containers, self.end, stranded, used)
@@ -163,11 +163,15 @@ class Cluster:
         self._at(self.replaced, self._schedule, pod)
 
     def _retry_hot(self) -> None:
-        """Something has changed: let refused pods try again."""
+        """Something has changed: let the first refused pod of each size try again.
+
+        If that does not help it, it helps no other of its size; if it does, that is a change too.
+        """
         self._tally()
-        for pod in self.hot:
+        firsts = {pod.size: pod for pod in reversed(self.hot)}.values()
+        self.hot = [pod for pod in self.hot if pod not in firsts]
+        for pod in firsts:
             self._replace(pod)
-        self.hot.clear()
 
     def _tally(self) -> None:
         """Count the tries that were in vain; the controllers took turns."""

@@ -61,7 +61,8 @@ class Node:
         """Whether such a pod, refused just now, is refused again and leaves all as it is."""
         twin = Node(0, self.policy)
         twin.free, twin.shown = list(self.free), list(self.shown)
-        twin.memory = deepcopy(self.memory)
+        if not self.policy.steady:
+            twin.memory = deepcopy(self.memory)
         if twin.admit(size, containers, now, random.Random(0)):  # noqa: S311
             return False
         twin.refresh(now)
