@@ -16,6 +16,22 @@ from vgpu.slots import Whole
 
 _CARD: Final = ("node", "gpu", "model")
 _CONTAINER: Final = ("node", "namespace", "pod", "container", "gpu", "model")
+_STATE: Final = "Serving; idle: no card to share; broken: there should be, but none can be used."
+_GAUGES: Final = {
+    "slots": (
+        (*_CARD, "state"),
+        "Slots of a card. Held by a container; free; unhealthy; withheld: not shown, since the card"
+        " is another plugin's, or a share that fits on no card would seem to fit.",
+    ),
+    "gpu_memory_bytes": (_CARD, "Memory of a card that processes can have, all shares together."),
+    "gpu_healthy": (_CARD, "1 for a card without a fault."),
+    "container_slots": (
+        _CONTAINER,
+        "Slots of a card that a container holds; a whole card counts as all of them.",
+    ),
+    "container_memory_bytes": (_CONTAINER, "Memory that a container's share of a card stands for."),
+}
+"""Labels and meaning of each."""
 
 
 class Series(Collector):
@@ -28,56 +44,26 @@ class Series(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Return all series."""
-        offer = self._node.offer
-        states = GaugeMetricFamily(
-            "milligpu_plugin_slots",
-            "Slots of a card. Held by a container; free; unhealthy; withheld: not shown, since the"
-            " card is another plugin's, or a share that fits on no card would seem to fit.",
-            labels=(*_CARD, "state"),
-        )
-        memory = GaugeMetricFamily(
-            "milligpu_plugin_gpu_memory_bytes",
-            "Memory of a card that processes can have, all shares together.",
-            labels=_CARD,
-        )
-        healthy = GaugeMetricFamily(
-            "milligpu_plugin_gpu_healthy", "1 for a card without a fault.", labels=_CARD
-        )
+        made = {
+            name: GaugeMetricFamily(f"milligpu_plugin_{name}", text, labels=labels)
+            for name, (labels, text) in _GAUGES.items()
+        }
+        offer, ledger = self._node.offer, self._node.ledger
         for card in offer.cards:
             of_card = (self._name, card.gpu.uuid, card.gpu.model)
-            mine = self._node.ledger.held.get(card.gpu.uuid, ())
-            for state, number in _states(card, offer, mine):
-                states.add_metric((*of_card, state), number)
-            memory.add_metric(of_card, card.gpu.usable_mib * MIB)
-            healthy.add_metric(of_card, not card.fault)
-        return (self._state(), states, memory, healthy, *self._containers())
-
-    def _state(self) -> Metric:
-        return StateSetMetricFamily(
-            "milligpu_plugin_state",
-            "Serving; idle: no card to share; broken: there should be, but none can be used.",
-            {state: state == self._node.state for state in get_args(State)},
-        )
-
-    def _containers(self) -> Iterator[Metric]:
-        held = GaugeMetricFamily(
-            "milligpu_plugin_container_slots",
-            "Slots of a card that a container holds; a whole card counts as all of them.",
-            labels=_CONTAINER,
-        )
-        memory = GaugeMetricFamily(
-            "milligpu_plugin_container_memory_bytes",
-            "Memory of a card that a container's share stands for.",
-            labels=_CONTAINER,
-        )
-        for each in self._node.ledger.holdings:
+            for state, number in _states(card, offer, ledger.held.get(card.gpu.uuid, ())):
+                made["slots"].add_metric((*of_card, state), number)
+            made["gpu_memory_bytes"].add_metric(of_card, card.gpu.usable_mib * MIB)
+            made["gpu_healthy"].add_metric(of_card, not card.fault)
+        for each in ledger.holdings:
             for uuid, number in _by_card(each.ids).items():
-                if gpu := self._node.offer.gpus.get(uuid):
+                if gpu := offer.gpus.get(uuid):
                     labels = (self._name, each.namespace, each.pod, each.container, uuid, gpu.model)
-                    held.add_metric(labels, number)
-                    memory.add_metric(labels, int(gpu.usable_mib * slots.share(number)) * MIB)
-        yield held
-        yield memory
+                    memory = int(gpu.usable_mib * slots.share(number)) * MIB
+                    made["container_slots"].add_metric(labels, number)
+                    made["container_memory_bytes"].add_metric(labels, memory)
+        states = {state: state == self._node.state for state in get_args(State)}
+        return StateSetMetricFamily("milligpu_plugin_state", _STATE, states), *made.values()
 
 
 def _states(card: Card, offer: Offer, mine: Collection[str]) -> Iterator[tuple[str, int]]:

@@ -113,12 +113,10 @@ def _faults(content: Any) -> Iterator[str]:
             yield 'must be {"gpus": [...]} and no more'
             return
     for index, entry in enumerate(entries):
-        for fault in _entry_faults(index, entry):
-            yield f"gpus[{index}]{fault}"
-    uuids = Counter(str(e.get("uuid")) for e in entries if isinstance(e, dict) and "uuid" in e)
-    for uuid, count in uuids.items():
-        if count > 1:
-            yield f"gpus: {count} entries have the uuid {uuid}"
+        yield from (f"gpus[{index}]{fault}" for fault in _entry_faults(index, entry))
+    counted = Counter(str(e.get("uuid")) for e in entries if isinstance(e, dict) and "uuid" in e)
+    repeated = ((uuid, count) for uuid, count in counted.items() if count > 1)
+    yield from (f"gpus: {count} entries have the uuid {uuid}" for uuid, count in repeated)
 
 
 def _entry_faults(index: int, entry: Any) -> Iterator[str]:
