@@ -58,6 +58,7 @@ class DevicePlugin(rpc.DevicePluginServicer, Generic[Device]):
         self._node = node
         self._metrics = metrics
         self._open = False
+        metrics.watchers.labels(resource.name).set_function(lambda: self.watchers)
 
     @property
     def devices(self) -> Mapping[str, bool]:
@@ -83,7 +84,7 @@ class DevicePlugin(rpc.DevicePluginServicer, Generic[Device]):
         self, request: api.Empty, context: Context
     ) -> AsyncIterator[api.ListAndWatchResponse]:
         """Send the full list at once, and again at each change."""
-        self._watch(+1)
+        self.watchers += 1
         try:
             sent = None
             while self._open:
@@ -93,11 +94,7 @@ class DevicePlugin(rpc.DevicePluginServicer, Generic[Device]):
                     sent = now
                     yield self.full_list()
         finally:
-            self._watch(-1)
-
-    def _watch(self, change: int) -> None:
-        self.watchers += change
-        self._metrics.watchers.labels(self.resource.name).set(self.watchers)
+            self.watchers -= 1
 
     async def GetPreferredAllocation(  # noqa: N802
         self, request: api.PreferredAllocationRequest, context: Context
