@@ -124,6 +124,7 @@ class Cluster:
         best = self.scheduler.best(pod.asks)
         if not best:
             self.scheduler.push(pod)
+            self.changed = True  # for refused pods of its size: they wait now, too
             return
         index = self.rng.choice(best)
         pod.parts = self.nodes[index].admit(pod.size, self.scenario.containers, self.now, self.rng)

@@ -224,11 +224,16 @@ def test_as_much_is_used_as_is_asked(load: float) -> None:
 def test_tries_in_vain_are_counted_as_if_each_were_made(
     policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scenario = Scenario(policy, nodes=1, pods=40)
-    quick = Cluster(scenario, 3).run()
+    scenario = Scenario(policy, mix=(20, 60), nodes=1, cards=3, load=0.6, pods=200, life=300.0)
+
+    def failed() -> float:
+        return sum(Cluster(scenario, seed).run().failed for seed in (1, 2, 3))
+
+    counted = failed()
     monkeypatch.setattr(Cluster, "_is_stuck", lambda *_: False)
-    assert Cluster(scenario, 3).run().failed == pytest.approx(quick.failed, rel=0.02)
-    assert quick.failed > 1000
+    # Which of two pods gets what becomes free is a matter of chance, so not to the digit.
+    assert failed() == pytest.approx(counted, rel=0.1)
+    assert counted > 10_000
 
 
 def test_a_table_goes_to_its_place_and_nowhere_else() -> None:
