@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Those that need root but not the whole cluster come first: there is one place for a sandbox.
     """
     for item in items:
-        if item.get_closest_marker("node"):
+        if item.get_closest_marker("node") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(300))
     items.sort(key=lambda item: "node" in getattr(item, "fixturenames", ()))
 

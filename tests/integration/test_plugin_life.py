@@ -123,16 +123,19 @@ async def at_rest(program: Program) -> Footprint:
 
 
 async def steady(before: Footprint, program: Program, growth: int = 2048) -> None:
-    """See that nothing has piled up; memory may grow by so many KiB (pools that fill once)."""
+    """See that nothing has piled up; memory may grow by so many KiB (pools that fill once).
+
+    gRPC has a pool of threads of its own, which breathes a little.
+    """
 
     async def no_more() -> bool:
         after = footprint(program)
-        return after.threads <= before.threads and after.descriptors <= before.descriptors
+        return after.threads <= before.threads + 2 and after.descriptors <= before.descriptors
 
     with contextlib.suppress(TimeoutError):  # what is too much is told below
         await eventually(no_more)
     after = footprint(program)
-    assert after.threads <= before.threads
+    assert after.threads <= before.threads + 2
     assert after.descriptors <= before.descriptors
     assert after.resident <= before.resident + growth
 
