@@ -460,7 +460,7 @@ def test_a_privileged_plugin_is_one_that_the_api_server_takes() -> None:
     _, container, _ = plugin({"privileged": True, "seLinuxOptions": SELINUX})
     security = container["securityContext"]
     assert security["privileged"] is True
-    assert "allowPrivilegeEscalation" not in security  # false would be refused beside it
+    assert security["allowPrivilegeEscalation"] is True  # false would be refused beside it
     assert security["seLinuxOptions"] == SELINUX
 
 

@@ -251,5 +251,7 @@ def test_never_two_plugins_on_a_node() -> None:
     assert environment == {
         names.ENV_VISIBLE_DEVICES: {"value": "all"},
         "NVIDIA_DRIVER_CAPABILITIES": {"value": "utility"},
-        "MILLIGPU_NODE_NAME": {"valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        "MILLIGPU_NODE_NAME": {
+            "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}}
+        },
     }

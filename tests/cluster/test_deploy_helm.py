@@ -1,0 +1,158 @@
+"""The chart on a real API server, by Helm 3 and 4: installed, changed, taken back, taken away."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests import chart
+from tests.chart import CHART
+from tests.cluster.api import ApiError, Json
+from tests.cluster.controlplane import ControlPlane, control_plane
+from tests.cluster.shapes import limited, pod
+from tests.cluster.tools import ensure
+from tests.cluster.webhooks import SHIPPED
+from tests.contract.test_chart import FOREIGN, VARIANTS, changed, pods
+from tests.contract.test_deploy import identity
+from vgpu import names
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]  # the first run builds Helm
+
+CONFIGURATION = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "MutatingWebhookConfiguration",
+    "metadata": {"name": names.WEBHOOK_CONFIGURATION},
+}
+CLUSTER_WIDE = "mutatingwebhookconfigurations,clusterroles,clusterrolebindings"
+LABEL = ("-l", "app.kubernetes.io/name=milligpu")
+Helm = Callable[..., str]
+
+
+@pytest.fixture
+def plane() -> Iterator[ControlPlane]:
+    """An API server of the test's own: without a controller-manager no namespace goes again."""
+    with control_plane() as started:
+        yield started
+
+
+@pytest.fixture(params=["helm", "helm3"])
+def helm(request: pytest.FixtureRequest, plane: ControlPlane) -> Helm:
+    """Runs Helm as an administrator, and fails if it does."""
+    program = str(ensure([request.param])[request.param])
+    environ = {"PATH": os.environ["PATH"], "HOME": str(plane.folder)}
+
+    def run(*arguments: str) -> str:
+        command = [program, *arguments, "--kubeconfig", str(plane.kubeconfig)]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def workloads(plane: ControlPlane) -> dict[str, Json]:
+    answer = plane.kubectl("get", "deployment,daemonset", "-A", *LABEL, "-o", "json").stdout
+    return {identity(each): each for each in json.loads(answer)["items"]}
+
+
+def generations(plane: ControlPlane) -> dict[str, int]:
+    """Return how often what a workload is to be has changed."""
+    return {name: each["metadata"]["generation"] for name, each in workloads(plane).items()}
+
+
+def templates(plane: ControlPlane) -> dict[str, Json]:
+    return {name: each["spec"]["template"] for name, each in workloads(plane).items()}
+
+
+def bundles(plane: ControlPlane) -> set[str]:
+    """Return the caBundles of the entries."""
+    entries = plane.api.read(CONFIGURATION)["webhooks"]
+    return {each["clientConfig"].get("caBundle", "") for each in entries}
+
+
+def test_a_release_lives_and_ends(plane: ControlPlane, helm: Helm) -> None:
+    said = helm("install", "milligpu", str(CHART))
+    assert "milligpu is on its way" in said
+    first = generations(plane)
+    assert len(first) == 3
+
+    bundle = "Y2VydHM="  # as the keeper writes it: what a release changes must leave it alone
+    entries = plane.api.read(CONFIGURATION)["webhooks"]
+    written = [{"name": each["name"], "clientConfig": {"caBundle": bundle}} for each in entries]
+    patch = json.dumps({"webhooks": written})
+    kind = ("mutatingwebhookconfiguration", names.WEBHOOK_CONFIGURATION)
+    plane.kubectl("patch", *kind, "-p", patch)
+
+    helm("upgrade", "milligpu", str(CHART))
+    assert generations(plane) == first  # the same again changes nothing
+    more = ("webhook.replicas=3", "certs.settings.MILLIGPU_INTERVAL=2m")
+    helm("upgrade", "milligpu", str(CHART), "--set", ",".join(more))
+    assert {name for name, each in generations(plane).items() if each > first[name]} == {
+        f"Deployment/{names.NAMESPACE}/{name}" for name in ("webhook", "certs")
+    }
+    assert bundles(plane) == {bundle}
+    helm("rollback", "milligpu", "1")
+    assert bundles(plane) == {bundle}
+
+    helm("uninstall", "milligpu")
+    assert plane.kubectl("get", CLUSTER_WIDE, *LABEL, "-o", "name").stdout == ""
+    for name in (names.NAMESPACE, names.NODE_NAMESPACE):
+        left = plane.api.get(f"/api/v1/namespaces/{name}")
+        assert "deletionTimestamp" in left["metadata"]
+        for kinds in ("deployment,daemonset,service,configmap", "role,rolebinding"):
+            assert plane.kubectl("get", kinds, "-n", name, *LABEL, "-o", "name").stdout == ""
+    refuses_nothing(plane)
+
+
+def refuses_nothing(plane: ControlPlane) -> None:
+    """Pods are made as on a cluster that never knew us."""
+    plane.kubectl("create", "serviceaccount", "default", check=False)
+    plane.api.create(pod("plain", {"name": "main"}), query="?dryRun=All")
+    with pytest.raises(ApiError, match="must be a standard resource") as refused:
+        plane.api.create(pod("asking", limited("main", gpu="300m")), query="?dryRun=All")
+    assert "webhook" not in str(refused.value)
+
+
+def test_what_was_applied_as_a_file_is_taken_over(plane: ControlPlane, helm: Helm) -> None:
+    plane.kubectl("apply", "-f", str(SHIPPED))
+    before = templates(plane)
+    helm("install", "milligpu", str(CHART), "--take-ownership", "--set", "restartOnChange=false")
+    assert templates(plane) == before  # no pod is replaced
+    helm("uninstall", "milligpu")
+    assert plane.kubectl("get", CLUSTER_WIDE, *LABEL, "-o", "name").stdout == ""
+
+
+def known(objects: list[Json]) -> list[Json]:
+    """Return those whose kinds a bare cluster has."""
+    return [each for each in objects if each["apiVersion"].partition("/")[0] not in FOREIGN]
+
+
+def test_the_api_server_takes_whatever_values_make(plane: ControlPlane) -> None:
+    plane.kubectl("apply", "--server-side", "-f", "-", stdin=chart.text())
+    stream = [each for values in VARIANTS.values() for each in known([*changed(values).values()])]
+    assert len(stream) > len(VARIANTS)
+    command = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-")
+    documents = "\n---\n".join(json.dumps(each) for each in stream)
+    done = plane.kubectl(*command, "--validate=strict", stdin=documents)
+    assert done.stderr == ""  # no warning: nothing of it is old or in vain
+    assert done.stdout.count("serverside-applied") == len(stream)
+
+
+def test_pod_security_admits_our_pods_whatever_the_values(plane: ControlPlane) -> None:
+    plane.kubectl("apply", "-f", "-", stdin=chart.text())
+    plane.kubectl("create", "priorityclass", "high")
+    runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "nvidia"}
+    plane.kubectl(
+        "create", "-f", "-", stdin=json.dumps({**runtime, "metadata": {"name": "nvidia"}})
+    )
+    tried = 0
+    for values in VARIANTS.values():
+        for name, template in pods(list(changed(values).values())).items():
+            namespace = names.NODE_NAMESPACE if name == "plugin" else names.NAMESPACE
+            made = {"apiVersion": "v1", "kind": "Pod", **template}
+            metadata = {**template["metadata"], "name": name, "namespace": namespace}
+            plane.api.create({**made, "metadata": metadata}, query="?dryRun=All")
+            tried += 1
+    assert tried > len(VARIANTS) / 2
