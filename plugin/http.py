@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -17,6 +17,8 @@ from plugin.servicer import DevicePlugin
 
 MAX_REQUEST: Final = 8192
 """Bytes of a request's head."""
+MAX_CLIENTS: Final = 64
+"""Who comes on top of them is hung up on: sockets are needed elsewhere."""
 SECONDS: Final = 2.0
 """How long a client may take."""
 
@@ -30,6 +32,7 @@ class Http:
     node: Node
     resources: Collection[DevicePlugin[Any]]
     metrics: Metrics
+    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CLIENTS))
 
     @asynccontextmanager
     async def listening(self, host: str, port: int) -> AsyncIterator[int]:
@@ -42,8 +45,11 @@ class Http:
             yield server.sockets[0].getsockname()[1]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.places.locked():
+            writer.transport.abort()
+            return
         try:
-            async with asyncio.timeout(SECONDS):
+            async with self.places, asyncio.timeout(SECONDS):
                 request = await reader.readuntil(b"\r\n\r\n")
                 status, kind, body = self._page(*request.split(b" ", 2)[:2])
                 head = (
@@ -51,11 +57,12 @@ class Http:
                     f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
                 )
                 writer.write(head.encode() + body)
-                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
         except (OSError, EOFError, asyncio.LimitOverrunError):
             pass  # the client went away, is too slow or no HTTP client
         finally:
-            writer.close()
+            writer.transport.abort()  # whatever a client that does not read has left
 
     def _page(self, method: bytes, target: bytes = b"") -> _Page:
         match method, target.split(b"?")[0]:

@@ -39,8 +39,8 @@ async def cards(node: Node, inventory: Inventory, config: Config, metrics: Metri
         try:
             node.see(await _answer(node, inventory.probe), edits.handing(config))
             node.ill(await _answer(node, inventory.faults))
-        except InventoryError as error:
-            node.see(error)
+        except (InventoryError, OSError) as error:  # device files that cannot be looked for, too
+            node.see(InventoryError(str(error)))
         await _listen(node, inventory, config.probe_seconds, metrics)
 
 

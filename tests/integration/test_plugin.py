@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from milligpu.kubelet import AdmissionError, Context, Grant
-from plugin import checkpoint
+from plugin import checkpoint, http
 from plugin.gpu import InventoryError, Probe
 from plugin.v1beta1 import deviceplugin_pb2 as api
 from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
@@ -609,3 +609,26 @@ async def test_a_client_that_says_nothing_holds_up_nobody(folder: Path) -> None:
         assert (await running.get("/healthz"))[0] == 200
         assert await reader.read() == b"", "the connection is closed in the end"
         writer.close()
+
+
+@in_loop
+async def test_clients_that_do_not_read_hold_no_socket(folder: Path) -> None:
+    async with plugin(folder, Cards(A, B)) as running:
+        await running.becomes("serving")
+        before, clients = open_files(), []
+        for _ in range(2 * http.MAX_CLIENTS):
+            client = socket.socket()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+            client.connect((LOOPBACK, running.port))
+            client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n" if len(clients) % 2 else b"GET /met")
+            clients.append(client)
+            await asyncio.sleep(0)
+        await asyncio.sleep(http.SECONDS + 0.5)
+        assert open_files() <= before + len(clients) + 2, "ours are closed, theirs are not"
+        assert (await running.get("/healthz"))[0] == 200
+        for client in clients:
+            client.close()
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
