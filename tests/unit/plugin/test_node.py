@@ -514,6 +514,9 @@ def test_a_spec_is_written_when_cards_are_offered(clock: Clock, tmp_path: Path) 
     node.see(Probe((A,)), Handing(config, frozenset({"nvidia0"})))
     [spec] = tmp_path.iterdir()
     assert "GPU-a" in spec.read_text()
+    spec.unlink()
+    node.polled(None, None)
+    assert "GPU-a" in spec.read_text(), "it comes back soon when somebody clears the folder"
 
 
 # Attacks.
