@@ -177,8 +177,11 @@ CASES = [
         "What is left after removal keeps pods from being created.",
         {
             "C": ["contract/test_deploy.py::test_every_object_is_there_once_and_is_labelled"],
-            "E": [Open(6, "removal leaves nothing that refuses anything")],
-            "D": ["docs/install.md#Upgrade and removal"],
+            "E": ["cluster/test_deploy_helm.py::test_a_release_lives_and_ends"],
+            "D": [
+                "docs/install.md#Upgrade and removal",
+                "docs/how-to/helm.md#Upgrade, go back, take away",
+            ],
         },
     ),
     Case(
@@ -420,13 +423,21 @@ CASES = [
         {
             "C": [
                 "contract/test_deploy.py::test_pods_are_small_and_shut_in",
+                "contract/test_chart.py::test_a_privileged_plugin_is_one_that_the_api_server_takes",
             ],
             "P": [
                 "integration/test_plugin_process.py::test_a_folder_that_we_may_not_write_to",
                 "integration/test_plugin_process.py::test_a_folder_that_cannot_be_used",
             ],
-            "E": ["cluster/test_deploy_apply.py::test_pod_security_admits_our_pods"],
-            "D": ["docs/install.md#What runs where", Open(6, "SELinux")],
+            "E": [
+                "cluster/test_deploy_apply.py::test_pod_security_admits_our_pods",
+                "cluster/test_deploy_helm.py::"
+                "test_pod_security_admits_our_pods_whatever_the_values",
+            ],
+            "D": [
+                "docs/reference/permissions.md#On the nodes",
+                "docs/how-to/helm.md#Nodes that are different",
+            ],
         },
     ),
     Case(
@@ -576,10 +587,10 @@ CASES = [
         "B61",
         "An installation that stops half-way leaves a webhook that nobody can reach.",
         {
-            "C": [Open(6, "a chart without hooks")],
+            "C": ["contract/test_chart.py::test_what_is_rendered_depends_on_the_values_only"],
             "E": [
                 "cluster/test_deploy_certs.py::test_what_others_undo_is_mended",
-                Open(6, "whatever is applied first, no plain pod is ever refused"),
+                "cluster/test_deploy_apply.py::test_in_whatever_order_it_arrives_nobody_else_waits",
             ],
         },
     ),
@@ -666,7 +677,7 @@ CASES = [
     Case(
         "B71",
         "The names of our pods' series are overwritten by those of what is scraped.",
-        {"C": [Open(6, "a monitor in the chart that keeps our labels")]},
+        {"C": ["contract/test_chart.py::test_monitors_keep_our_labels"]},
     ),
     Case(
         "B72",
@@ -747,7 +758,7 @@ CASES = [
             "C": [
                 "contract/test_deploy.py::test_every_object_has_its_kinds_schema",
                 "contract/test_deploy.py::test_the_schemas_are_strict",
-                Open(6, "every Kubernetes that we say we run on"),
+                "contract/test_chart.py::test_what_is_made_has_its_kinds_schema",
             ],
         },
     ),

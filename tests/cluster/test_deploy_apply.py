@@ -2,12 +2,16 @@
 
 import json
 from collections.abc import Iterator
+from random import Random
 
 import pytest
+from ruamel.yaml import YAML
 
 from tests.cluster.api import ApiError
 from tests.cluster.controlplane import ControlPlane, control_plane
+from tests.cluster.shapes import pod
 from tests.cluster.webhooks import SHIPPED
+from tests.contract.test_deploy import identity
 from vgpu import names
 
 pytestmark = pytest.mark.apiserver
@@ -42,6 +46,27 @@ def test_applied_twice_it_changes_nothing(plane: ControlPlane, how: str) -> None
     plane.kubectl(*apply, *manifest)
     assert versions(plane) == first
     assert plane.kubectl("diff", *apply[1:], *manifest, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_in_whatever_order_it_arrives_nobody_else_waits(plane: ControlPlane, seed: int) -> None:
+    plane.kubectl("create", "serviceaccount", "default", check=False)
+    waiting = [each for each in YAML(typ="safe").load_all(SHIPPED) if each]
+    Random(seed).shuffle(waiting)  # noqa: S311
+    names_of = {identity(each) for each in waiting}
+    first = f"MutatingWebhookConfiguration//{names.WEBHOOK_CONFIGURATION}"
+    waiting.sort(key=lambda each: identity(each) != first)  # before all that could answer it
+    while waiting:
+        left = []
+        for each in waiting:
+            done = plane.kubectl("apply", "-f", "-", stdin=json.dumps(each), check=False)
+            if done.returncode:
+                assert "not found" in done.stderr  # its namespace
+                left.append(each)
+            plane.api.create(pod("plain", {"name": "main"}), query="?dryRun=All")
+        assert len(left) < len(waiting)
+        waiting = left
+    assert set(versions(plane)) == names_of
 
 
 def test_pod_security_admits_our_pods(plane: ControlPlane) -> None:

@@ -2,10 +2,13 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import fields
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -571,6 +574,24 @@ def test_metrics_are_found_in_one_way() -> None:
     assert ways("none") == (set(), 0)
 
 
+def test_monitors_keep_our_labels() -> None:
+    rendered = objects({"monitoring": {"by": "pod-monitor", "labels": {"release": "x"}}})
+    monitors = [each for each in rendered if each["kind"] == "PodMonitor"]
+    templates = pods(rendered)
+    assert len(monitors) == 2
+    for each in monitors:
+        template = templates[each["metadata"]["name"]]
+        assert each["metadata"]["labels"]["release"] == "x"
+        wanted = each["spec"]["selector"]["matchLabels"]
+        assert wanted.items() <= template["metadata"]["labels"].items()
+        (endpoint,) = each["spec"]["podMetricsEndpoints"]
+        assert endpoint["honorLabels"] is True
+        ports = template["spec"]["containers"][0]["ports"]
+        assert endpoint["port"] in {port["name"] for port in ports}
+    # Without the kubelet's socket there would be no such labels to keep.
+    assert "/var/lib/kubelet/pod-resources" in plugin({})[2]
+
+
 def test_network_policies_leave_open_what_is_needed() -> None:
     rendered = objects()
     policies = {
@@ -598,3 +619,41 @@ def test_network_policies_leave_open_what_is_needed() -> None:
         name for name, pod in pods(rendered).items() if pod["spec"]["automountServiceAccountToken"]
     }
     assert calling == tokens == {"certs"}
+
+
+# Pages, and the command line.
+
+BLOCKS = re.findall(
+    r"^```yaml\n(.*?)^```$",
+    (ROOT / "docs" / "how-to" / "helm.md").read_text(),
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def test_values_of_the_page_are_values() -> None:
+    assert len(BLOCKS) > 8
+    for block in BLOCKS:
+        values = YAML(typ="safe").load(block)
+        assert objects(values) != objects(), block
+
+
+def custom(text: str) -> list[str]:
+    """Return the names of the entries for custom resources."""
+    documents = [each for each in YAML(typ="safe").load_all(text) if each]
+    found = by_identity(documents)[f"MutatingWebhookConfiguration//{names.WEBHOOK_CONFIGURATION}"]
+    return [each["name"] for each in found["webhooks"] if "custom-" in each["name"]]
+
+
+def test_entries_for_custom_resources_come_behind_helm() -> None:
+    (values,) = [YAML(typ="safe").load(each) for each in BLOCKS if "TEMPLATE_PATHS" in each]
+    command = str(Path(sys.executable).parent / "milligpu")
+    wanted = [names.ENTRY_CUSTOM_TEMPLATES, names.ENTRY_STORED_CUSTOM_TEMPLATES]
+    plain = chart.text(values=values)
+    assert custom(plain) == []
+    piped = subprocess.run(
+        [command, "render", "-"], input=plain, capture_output=True, text=True, check=True
+    )
+    assert custom(piped.stdout) == wanted
+    arguments = [f"--post-renderer-args={each}" for each in ("render", "-")]
+    behind = chart.text("--post-renderer", command, *arguments, values=values, helm="helm3")
+    assert custom(behind) == wanted
