@@ -61,6 +61,7 @@ placement: setup ## simulate clusters under each policy, and write docs/explanat
 soak: setup ## as root: the tests of endurance at their full length, an hour or so; prints figures
 	$(BIN)/python -m tests.cluster.setup
 	SOAK=1 $(BIN)/pytest -s -p no:cacheprovider tests/integration/test_plugin_life.py $(addprefix tests/cluster/test_node_,life.py whole.py holes.py)
+	$(BIN)/python -m tests.cluster.fifty
 
 burst: setup ## print how long 500 pods with a share take, created at once on a real API server
 	$(BIN)/python -m tests.cluster.tools etcd kube-apiserver kubectl
