@@ -17,7 +17,7 @@ from plugin.servicer import DevicePlugin
 
 MAX_REQUEST: Final = 8192
 """Bytes of a request's head."""
-MAX_CLIENTS: Final = 64
+MAX_CLIENTS: Final = 512
 """Who comes on top of them is hung up on: sockets are needed elsewhere."""
 SECONDS: Final = 2.0
 """How long a client may take."""
@@ -59,8 +59,8 @@ class Http:
                 writer.write(head.encode() + body)
                 writer.close()
                 await writer.wait_closed()
-        except (OSError, EOFError, asyncio.LimitOverrunError):
-            pass  # the client went away, is too slow or no HTTP client
+        except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
+            pass  # the client went away, is too slow or no HTTP client; or it is we who end
         finally:
             writer.transport.abort()  # whatever a client that does not read has left
 
