@@ -37,7 +37,7 @@ class Ledger:
         self._written: frozenset[str] = frozenset()
         """The ids of the last checkpoint that could be read."""
         self._sight: tuple[object, float] = (None, 0.0)
-        """What the list of pods lacked, which pods it had, and since when all is as it is."""
+        """What one of the two lacked, which pods were listed, and since when all is as it is."""
 
     def start(self, checkpoint: Checkpoint | None) -> None:
         """Take in the checkpoint that a process finds; None if it cannot be read."""
@@ -59,7 +59,8 @@ class Ledger:
         """Take in one look at both, the checkpoint last; each is None if it could not be had.
 
         True asks for a device list to be sent, the same one: the kubelet then writes a checkpoint
-        without those whose end it has seen, which it does not do by itself.
+        without those whose end it has seen, which it does not do by itself, and with those that it
+        lacks because of two written at once the older came last.
         """
         shown = frozenset(each for held in pods.holdings for each in held.ids) if pods else _NONE
         self._take(shown, checkpoint)
@@ -72,7 +73,8 @@ class Ledger:
         if pods is None:
             return False
         self.known, self.holdings = self.known or bool(pods.names), pods.holdings
-        return self._stale(frozenset(self._until.keys() - shown), pods, now)
+        written = shown if checkpoint is None else checkpoint.held
+        return self._stale(frozenset(self._until.keys() - (shown & written)), pods, now)
 
     def _take(self, shown: frozenset[str], checkpoint: Checkpoint | None) -> None:
         """Hold what is listed, and what is new in the checkpoint: the rest of it may be old.
@@ -94,7 +96,7 @@ class Ledger:
                 self._drop(each)
 
     def _stale(self, missing: frozenset[str], pods: Pods, now: float) -> bool:
-        """Whether what is held but not listed may have ended since a checkpoint was asked for."""
+        """Whether what one of the two lacks may be otherwise since a checkpoint was asked for."""
         sight, (before, when) = (missing, pods.names), self._sight
         changed = sight != before or now - when >= AGAIN
         if changed:

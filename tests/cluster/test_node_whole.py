@@ -12,7 +12,7 @@ import pytest
 from tests import soak
 from tests.cluster import shapes
 from tests.cluster.api import Json
-from tests.cluster.devices import allocatable, held, registered
+from tests.cluster.devices import Held, allocatable, held, registered
 from tests.cluster.eventually import eventually
 from tests.cluster.node import NAME, Node
 from tests.cluster.product import configured, use_cards
@@ -99,14 +99,22 @@ def unshared(space: Space, running: list[Json]) -> None:
         for card in env[names.ENV_GPU_UUID].split(","):
             owners.setdefault(card, []).append(names.WHOLE in limits)
     uids = {pod["metadata"]["uid"] for pod in running}
-    entries = [each for each in held(space.node) if each.pod in uids]
-    assert len(entries) == len(running)
-    for each in entries:
+    for each in eventually(lambda: written(space.node, uids), "all pods in the checkpoint"):
         for card in each.cards:
             owners[card].append(each.resource == names.WHOLE)
     for card, wholes in owners.items():
         # A whole card has one owner, told of twice; or nobody has it whole.
         assert wholes == [True, True] or not any(wholes), f"{card}: {wholes}"
+
+
+def written(node: Node, uids: set[str]) -> list[Held]:
+    """Return what the kubelet has written down of pods, once it is all of them.
+
+    It writes once after an Allocate and once after a device list, at the same time, and what is
+    older may come last; the plugin has it write again.
+    """
+    entries = [each for each in held(node) if each.pod in uids]
+    return entries if {each.pod for each in entries} == uids else []
 
 
 def race(space: Space, pods: list[Json]) -> Counter[str]:

@@ -481,6 +481,17 @@ def test_a_new_checkpoint_is_asked_for_once_a_change() -> None:
     assert ledger.polled(listing(), old, AGAIN + 3)
 
 
+def test_a_new_checkpoint_is_asked_for_where_it_lacks_what_a_pod_has() -> None:
+    """The kubelet writes two at once, after an Allocate and after our list; the older may win."""
+    ledger, slot = Ledger(), "GPU-a::1"
+    ledger.start(Checkpoint())
+    ledger.allocated([slot], 0)
+    assert ledger.polled(listing(p=(slot,)), Checkpoint(), 1)
+    assert not ledger.polled(listing(p=(slot,)), Checkpoint(), 2)
+    assert not ledger.polled(listing(p=(slot,)), Checkpoint(frozenset({slot})), 3)
+    assert ledger.held == {"GPU-a": {slot}}
+
+
 def test_no_new_checkpoint_is_asked_for_where_none_is_needed() -> None:
     ledger = Ledger()
     ledger.start(Checkpoint())
