@@ -19,13 +19,8 @@ def sizes(asked: Mapping[int, float], now: float) -> frozenset[int]:
     return frozenset(size for size, when in asked.items() if now - when <= REMEMBERED_SECONDS)
 
 
-def everything(free: Mapping[str, int]) -> Mapping[str, int]:
-    """Show all free slots, given by card."""
-    return free
-
-
 def largest(free: Mapping[str, int]) -> Mapping[str, int]:
-    """Show the free slots of the card that has most of them."""
+    """Show the free slots, given by card, of the card that has most of them."""
     return {card: free[card] for card in sorted(free, key=lambda card: (-free[card], card))[:1]}
 
 

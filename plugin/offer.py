@@ -6,7 +6,6 @@ from functools import lru_cache
 from itertools import islice
 
 from plugin.gpu import Gpu
-from plugin.holes import everything
 from vgpu import slots
 from vgpu.slots import Slot, Whole
 
@@ -54,7 +53,7 @@ class Offer:
         self,
         cards: tuple[Card, ...] = (),
         held: Held | None = None,
-        show: Callable[[Mapping[str, int]], Mapping[str, int]] = everything,
+        show: Callable[[Mapping[str, int]], Mapping[str, int]] = lambda free: free,
         *,
         wholes: bool = True,
     ) -> None:
