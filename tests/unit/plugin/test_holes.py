@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.holes import REMEMBERED_SECONDS, everything, fitting, largest, sizes
+from plugin.holes import REMEMBERED_SECONDS, fitting, largest, sizes
 
 frees = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 100))
 asked = st.sets(st.integers(0, 120), max_size=6)
@@ -73,4 +73,3 @@ def test_the_largest_hole_is_one_cards_and_no_other_is_larger(free: dict[str, in
     assert len(shown) == min(len(free), 1)
     assert list(shown.values()) == [max(free.values(), default=0)] * len(shown)
     assert largest(dict(reversed(free.items()))) == shown
-    assert everything(free) == free
