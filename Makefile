@@ -10,7 +10,7 @@ BIN    := $(VENV)/bin
 IMAGE  ?= milligpu:dev
 EXAMPLE ?=
 
-.PHONY: help setup demo check test e2e cluster cluster-down bench placement soak burst image manifests proto lock clean
+.PHONY: help setup demo check test e2e e2e-helm cluster cluster-down bench placement soak burst image manifests proto lock clean
 
 help: ## show this
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -42,6 +42,10 @@ test: check ## every test that needs neither root nor a node, the real kube-apis
 e2e: setup ## as root: a complete one-node cluster, the real image, real pods; cleans up after itself
 	$(BIN)/python -m tests.cluster.setup
 	$(BIN)/pytest -m node -p no:cacheprovider tests/cluster
+
+e2e-helm: setup ## as root: milligpu installed, changed and taken away by Helm 3 and 4 on that cluster
+	$(BIN)/python -m tests.cluster.setup
+	$(BIN)/pytest -m node -p no:cacheprovider tests/cluster/helm_on_a_node.py
 
 cluster: setup ## as root: the same cluster, left running to play with
 	$(BIN)/python -m tests.cluster up

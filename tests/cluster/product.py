@@ -42,6 +42,11 @@ def deploy(node: Node) -> None:
     """Apply the file, and wait until shares are served."""
     say("deploying milligpu")
     node.plane.kubectl("apply", "-f", "-", stdin=manifest())
+    served(node)
+
+
+def served(node: Node) -> None:
+    """Wait until everything runs and shares of two cards are served."""
     for name in ("deployment/certs", "deployment/webhook"):
         rolled_out(node, name, names.NAMESPACE)
     rolled_out(node, "daemonset/plugin", names.NODE_NAMESPACE)

@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import kubernetes_validate
 import pytest
@@ -369,6 +369,23 @@ def test_every_setting_can_be_set(program: str) -> None:
     for item in fields(CONFIGS[program]):
         if settings.variable(item) in data:
             assert getattr(config, item.name) != item.default, item.name
+
+
+def test_words_that_a_setting_may_be_are_those_of_the_program() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())["properties"]
+    tried = 0
+    for program, config in CONFIGS.items():
+        known = schema[program]["properties"]["settings"]["properties"]
+        types = get_type_hints(config)
+        for item in fields(config):
+            words = known.get(settings.variable(item), {}).get("enum", ())
+            for word in words:
+                text = word if isinstance(word, str) else json.dumps(word)
+                settings.read(config, {settings.variable(item): text})
+                tried += 1
+            if get_origin(types[item.name]) is Literal:
+                assert set(words) == set(get_args(types[item.name])), item.name
+    assert tried > 20
 
 
 @pytest.mark.parametrize("program", CONFIGS)

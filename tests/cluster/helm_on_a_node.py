@@ -1,0 +1,108 @@
+"""A whole life of milligpu on the real node, by Helm: `make e2e-helm`.
+
+Not among the tests that `make e2e` finds: it needs a cluster without milligpu.
+"""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.chart import CHART
+from tests.cluster import images, shapes
+from tests.cluster.api import ApiError, Json
+from tests.cluster.conftest import _visible
+from tests.cluster.eventually import eventually
+from tests.cluster.node import Node, cluster
+from tests.cluster.product import CARDS, deploy, served, slots
+from tests.cluster.spaces import asking, space
+from tests.cluster.tools import ensure
+from tests.cluster.tools.say import say
+from vgpu import names
+from vgpu.slots import PER_CARD
+
+pytestmark = pytest.mark.node
+
+REPOSITORY, _, TAG = images.PRODUCT.rpartition(":")
+SETTINGS = {
+    "image.repository": REPOSITORY,
+    "image.tag": TAG,
+    "plugin.settings.MILLIGPU_INVENTORY": "simulated",
+    "plugin.settings.MILLIGPU_SETTLE_SECONDS": "0",
+}
+LABEL = ("-l", "app.kubernetes.io/name=milligpu", "-o", "name")
+CLUSTER_WIDE = "namespaces,mutatingwebhookconfigurations,clusterroles,clusterrolebindings"
+Helm = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def bare(request: pytest.FixtureRequest) -> Iterator[Node]:
+    """A cluster that does not know milligpu yet."""
+    with _visible(request.config), cluster() as made:
+        yield made
+
+
+@pytest.fixture(params=["helm", "helm3"])
+def helm(request: pytest.FixtureRequest, bare: Node) -> Helm:
+    """Runs Helm as an administrator, and fails if it does."""
+    program = str(ensure([request.param])[request.param])
+    environ = {"PATH": os.environ["PATH"], "HOME": str(bare.plane.folder)}
+
+    def run(*arguments: str, **settings: str) -> str:
+        command = [program, *arguments, "--kubeconfig", str(bare.plane.kubeconfig)]
+        for name, value in settings.items():
+            command += ["--set", f"{name}={value}"]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def share(name: str) -> Json:
+    return shapes.pod(name, asking("main", "300m"))
+
+
+def refuses_nothing(node: Node, namespace: str) -> None:
+    """See that a plain pod is made, and an ask refused by nobody but the API server."""
+    api = node.plane.api
+    api.create(shapes.pod("plain", {"name": "main"}), namespace, "?dryRun=All")
+    with pytest.raises(ApiError, match="must be a standard resource"):
+        api.create(share("asking"), namespace, "?dryRun=All")
+
+
+def test_a_release_serves_shares_and_leaves_nothing(bare: Node, helm: Helm) -> None:
+    kubectl = bare.plane.kubectl
+    with space(bare) as users:
+        say("helm install")
+        helm("install", "milligpu", str(CHART), "--wait", "--timeout", "90s", **SETTINGS)
+        served(bare)
+        users.create(share("first"))
+        running = users.running("first")
+        assert running["spec"]["containers"][0]["resources"]["limits"][names.COUNT] == "30"
+        assert users.reports(running)["main"].env[names.ENV_SLOTS] == "30"
+
+        say("helm upgrade")
+        card = {"plugin.settings.MILLIGPU_INVENTORY_FILE": "one-t4"}
+        helm("upgrade", "milligpu", str(CHART), **SETTINGS, **card)
+        wanted = CARDS["one-t4"] * PER_CARD
+        eventually(lambda: slots(bare) == wanted, "the slots of one card, by a new plugin", 60)
+        users.create(share("second"))
+        users.running("second")
+
+        say("helm uninstall")
+        helm("uninstall", "milligpu")
+        refuses_nothing(bare, users.name)
+        eventually(lambda: kubectl("get", CLUSTER_WIDE, *LABEL).stdout == "", "the end of all", 90)
+        for name in ("first", "second"):
+            still = users.pod(name)
+            assert still["status"]["phase"] == "Running"
+            assert still["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+def test_after_it_the_file_is_installed_as_ever(bare: Node) -> None:
+    deploy(bare)
+    with space(bare) as users:
+        users.create(share("third"))
+        users.running("third")
