@@ -554,6 +554,25 @@ def test_namespaces_of_ones_own() -> None:
         assert made["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == level
 
 
+def test_what_looks_like_a_number_stays_a_text() -> None:
+    odd = {
+        "image": {"tag": "1.10", "pullSecrets": ["007"]},
+        "labels": {"cost": "1e3", "on": "yes"},
+        "priorityClasses": {"control": "123", "node": "true"},
+        "admission": {"leftOut": ["0x10", "null"]},
+        "plugin": {"runtimeClassName": "1e3"},
+        "webhook": {"replicas": 1_000_000},
+    }
+    rendered = objects(odd)
+    for each in rendered:
+        if each["apiVersion"].partition("/")[0] not in FOREIGN:
+            kubernetes_validate.validate(each, VERSIONS[-1], strict=True)
+    found = pods(rendered)
+    assert found["plugin"]["spec"]["runtimeClassName"] == "1e3"
+    assert found["webhook"]["spec"]["imagePullSecrets"] == [{"name": "007"}]
+    assert found["certs"]["metadata"]["labels"]["on"] == "yes"
+
+
 def test_quotas_follow_the_priority_classes() -> None:
     classes = {"control": "high", "node": "system-cluster-critical"}
     rendered = objects({"priorityClasses": classes})

@@ -60,7 +60,7 @@ affinity: {{ include "milligpu.flow" . }}
 {{- end }}
 {{- end }}
 {{- with index . 2 }}
-priorityClassName: {{ . }}
+priorityClassName: {{ include "milligpu.flow" . }}
 {{- end }}
 {{- $secrets := list -}}
 {{- range (index . 0).Values.image.pullSecrets }}{{ $secrets = append $secrets (dict "name" .) }}{{ end -}}
