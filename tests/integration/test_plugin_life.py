@@ -122,7 +122,7 @@ async def at_rest(program: Program) -> Footprint:
     return replace(looks[-1], threads=threads, descriptors=max(it.descriptors for it in looks))
 
 
-async def steady(before: Footprint, program: Program, growth: int = 2048) -> None:
+async def steady(before: Footprint, program: Program, growth: int = soak.either(2048, 4096)) -> None:
     """See that nothing has piled up; memory may grow by so many KiB (pools that fill once).
 
     gRPC has a pool of threads of its own, which breathes a little.
