@@ -36,6 +36,8 @@ START = 15
 """Seconds in which a process is up; the deadline is for a plugin that runs."""
 PATIENCE = 30
 """Seconds until we give up, so that what takes longer than the deadline can be told."""
+GROWTH = soak.either(2048, 4096)
+"""KiB of memory that pools may take which fill once; 1,000 events took 900."""
 BUSY = 0.05
 """Part of a core that a plugin may take while it waits. It takes 0.004 on an idle machine."""
 WARM = 50
@@ -122,11 +124,8 @@ async def at_rest(program: Program) -> Footprint:
     return replace(looks[-1], threads=threads, descriptors=max(it.descriptors for it in looks))
 
 
-async def steady(before: Footprint, program: Program, growth: int = soak.either(2048, 4096)) -> None:
-    """See that nothing has piled up; memory may grow by so many KiB (pools that fill once).
-
-    gRPC has a pool of threads of its own, which breathes a little.
-    """
+async def steady(before: Footprint, program: Program) -> None:
+    """See that nothing has piled up. gRPC has a pool of threads of its own, which breathes."""
 
     async def no_more() -> bool:
         after = footprint(program)
@@ -137,7 +136,7 @@ async def steady(before: Footprint, program: Program, growth: int = soak.either(
     after = footprint(program)
     assert after.threads <= before.threads + 2
     assert after.descriptors <= before.descriptors
-    assert after.resident <= before.resident + growth
+    assert after.resident <= before.resident + GROWTH
 
 
 async def back(kubelet: Kubelet, registrations: int = 0) -> float:
