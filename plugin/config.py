@@ -23,8 +23,15 @@ def _absolute(text: str) -> Path:
     return Path(text)
 
 
+def _absolute_or_none(text: str) -> str:
+    return str(_absolute(text)) if text else ""
+
+
 def _listed(text: str) -> tuple[str, ...]:
-    return tuple(item for each in text.split(",") if (item := each.strip()))
+    items = tuple(item for each in text.split(",") if (item := each.strip()))
+    if text and not items:
+        raise ValueError("must name something, or be empty")
+    return items
 
 
 def _xids(text: str) -> frozenset[int]:
@@ -75,7 +82,7 @@ class Config:
     """Vendor and class of CDI devices: of ours, or of somebody who writes the specs for us."""
     dev_dir: Path = setting(Path("/dev"), _absolute)
     """Where the host's device files are, to us and to the host."""
-    driver_root: str = setting("")
+    driver_root: str = setting("", _absolute_or_none)
     """Folder of the host with the driver's files, mounted into containers; empty for none."""
     memory_margin_mib: int = setting(512, integer(0, 65536))
     """MiB that a process needs beside its framework's pool (the CUDA context)."""

@@ -69,4 +69,5 @@ def unfit(gpu: Gpu) -> str:
 
 def named(gpu: Gpu, names: Collection[str]) -> bool:
     """Whether a list of UUIDs, indices and models names a card."""
-    return not {gpu.uuid, str(gpu.index), gpu.model}.isdisjoint(names)
+    known = {gpu.uuid.casefold(), str(gpu.index), gpu.model.casefold()}
+    return not known.isdisjoint(map(str.casefold, names))

@@ -11,7 +11,7 @@ import structlog
 
 from plugin import cdi, edits, health, holes
 from plugin.checkpoint import Checkpoint
-from plugin.config import Config
+from plugin.config import Config, UnusableError
 from plugin.edits import Handing
 from plugin.gpu import Event, Gpu, InventoryError, Probe, named, unfit
 from plugin.health import Health
@@ -24,6 +24,8 @@ log = structlog.get_logger()
 
 State = Literal["starting", "idle", "broken", "serving"]
 """Idle: there is no card to share. Broken: there should be, but none can be used."""
+IN_VAIN_SECONDS: Final = 3600.0
+"""How long it counts that an init container's card had no room for its pod's next container."""
 _UUID: Final = re.compile(r"[A-Z]+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -53,13 +55,17 @@ class Node:
         """Held while the kubelet is asked for its pods."""
         self._called = -math.inf
         self._due = False
-        self.grown: dict[int, int] = {}
-        """Sizes of init containers' shares, each with what its pod's next container had to have."""
+        self._grown: dict[int, tuple[int, float]] = {}
+        """Sizes of init containers' shares, each with what its pod's next container wanted in vain
+        on the same card, and when.
+        """
         self._asked: dict[int, float] = {}
         """Sizes of shares in slots, each with the time when it was last asked for."""
         self._former: frozenset[str] = frozenset()
         self._promised: dict[str, str] = {}
-        """Cards that other plugins listed to the kubelet before, by what; they may come again."""
+        """Cards that other plugins have in the checkpoint, by what; it may be old."""
+        self._heard = False
+        """Whether a list of pods was had, which is not."""
         self._claims: dict[str, str] = {}
         """Those that they have listed since our start: these stay theirs."""
         self._pulse = asyncio.Event()
@@ -96,9 +102,11 @@ class Node:
 
         Returns whether it will soon know more, for it has been asked to write it down anew.
         """
-        if pods or checkpoint:
-            foreign = pods.foreign if pods else checkpoint.registered if checkpoint else {}
-            self._claims = {**_claims(foreign), **self._claims}
+        if pods:
+            self._heard = True
+            self._claims = {**_claims(pods.foreign), **self._claims}
+        elif checkpoint:
+            self._promised = _claims(checkpoint.registered)
         if again := self.ledger.polled(pods, checkpoint, self._now()):
             self.beat += 1
             self.wake()
@@ -109,6 +117,15 @@ class Node:
         """Take in that somebody asks for so many slots, whether that is granted or refused."""
         self._asked[size] = self._now()
         self._soon()
+
+    def in_vain(self, part: int, size: int) -> None:
+        """Take in that `size` slots, a `part` of them an init container's, do not fit on a card."""
+        self._grown[part] = size, self._now()
+
+    def then(self, size: int) -> int:
+        """Return how many slots a pod's next container may have to have beside these."""
+        grown, when = self._grown.get(size, (0, -math.inf))
+        return grown if self._now() - when <= IN_VAIN_SECONDS else 0
 
     def allocated(self, ids: Iterable[str]) -> None:
         """Take in what a container gets."""
@@ -153,15 +170,21 @@ class Node:
         before, offer = self.offer, self._show(cards)
         if cards != before.cards:
             _tell(before.cards, offer, self.config.device_list_strategy)
-        cdi.write(offer.gpus.values(), self.handing)
-        left_out = (
+        notes = list(probe.notes)
+        try:
+            cdi.write(offer.gpus.values(), self.handing)
+        except UnusableError as error:
+            if not before.cards:
+                raise
+            notes.append(str(error))  # what was written before does for the cards that there were
+        notes += (
             f"{gpu.uuid} is left out: {why}"
             for gpu in probe.gpus
             if gpu.uuid not in offer.gpus and (why := self._fault(gpu) or self._withdrawn(gpu))
         )
         settling = bool(probe.gpus) and not cards and self._now() < self._settles
         state = "starting" if settling else _state(cards, isinstance(found, InventoryError))
-        self._tell_state(state, (*probe.notes, *left_out))
+        self._tell_state(state, tuple(notes))
 
     def _show(self, cards: tuple[Card, ...]) -> Offer:
         """Offer what there is of the cards, and wake those who send the lists if they differ."""
@@ -200,7 +223,8 @@ class Node:
 
     def _withdrawn(self, gpu: Gpu) -> str:
         settling = self._now() < (self._settles or 0)
-        claim = self._claims.get(gpu.uuid) or (self._promised.get(gpu.uuid) if settling else "")
+        promised = "" if self._heard and not settling else self._promised.get(gpu.uuid)
+        claim = self._claims.get(gpu.uuid) or promised
         if claim and not self.config.beside_others:
             return f"another plugin lists it as {claim}"
         ours = gpu.uuid in self._former or gpu.uuid in self.ledger.held

@@ -39,10 +39,11 @@ class Resource(Generic[Device]):
 def _prefer_shares(
     node: Node, free: Collection[Slot], required: Collection[Slot], size: int
 ) -> Iterable[Slot]:
-    if 0 < len(required) < size:
-        node.grown[len(required)] = size
-    then = node.grown.get(size, 0)
-    return allocation.choose(free, required, size, node.config.placement, then)
+    then = node.then(size)
+    chosen = allocation.choose(free, required, size, node.config.placement, then)
+    if required and len({slot.card for slot in chosen}) > 1:
+        node.in_vain(len(required), size)
+    return chosen
 
 
 def _share(node: Node, devices: Collection[Slot]) -> Edits:

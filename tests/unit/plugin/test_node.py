@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from plugin import health, holes
+from plugin import cdi, health, holes
 from plugin.checkpoint import Checkpoint
-from plugin.config import Config
+from plugin.config import Config, UnusableError
 from plugin.edits import Handing
 from plugin.gpu import Event, Gpu, InventoryError, Probe
 from plugin.node import Node
@@ -549,3 +549,29 @@ def test_without_a_list_of_pods_the_checkpoint_tells_what_others_list(clock: Clo
     node.see(Probe((A, REAL)))
     node.polled(None, Checkpoint(registered={THEIRS: frozenset({REAL.uuid})}))
     assert [card.gpu.uuid for card in node.offer.cards if card.withdrawn] == [REAL.uuid]
+    node.polled(listed(), Checkpoint(registered={THEIRS: frozenset({REAL.uuid})}))
+    assert not any(card.withdrawn for card in node.offer.cards), "a list knows better"
+
+
+def test_a_spec_that_cannot_be_written_later_is_told_and_ends_nothing(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = UnusableError("cannot write the CDI spec")
+    fails: list[bool] = [True]
+
+    def write(*_: object) -> None:
+        if fails[0]:
+            raise full
+
+    monkeypatch.setattr(cdi, "write", write)
+    with pytest.raises(UnusableError):
+        started(clock).see(Probe((A,)))
+    fails[0] = False
+    node = started(clock)
+    node.see(Probe((A,)))
+    fails[0] = True
+    node.see(Probe((A, B)))
+    assert (node.state, node.notes) == ("serving", ("cannot write the CDI spec",))
+    fails[0] = False
+    node.see(Probe((A, B)))
+    assert node.notes == ()

@@ -299,3 +299,13 @@ def test_an_init_container_goes_where_its_pods_next_container_has_room_too() -> 
     assert again == some(B, 0, 20)
     plugin.allocate(*plugin.prefer(free, 50, *again))
     assert plugin.prefer(some(A, 70, 100), 20) == first, "where there is no such card, any"
+    plugin.node._now = lambda: time.monotonic() + 3601
+    assert plugin.prefer(free, 20) == first, "it is forgotten after an hour"
+
+
+def test_an_init_container_whose_pod_fits_changes_nothing_for_others() -> None:
+    plugin = Plugin(A, B, held=tuple(some(A, 0, 10)))
+    free = [*some(A, 10, 100), *some(B, 0, 100)]
+    first = plugin.prefer(free, 20)
+    plugin.allocate(*plugin.prefer(free, 50, *first))
+    assert plugin.prefer([*some(A, 60, 80), *some(B, 0, 100)], 20) == some(A, 60, 80)
