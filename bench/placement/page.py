@@ -15,7 +15,7 @@ def scenarios() -> set[Scenario]:
     """Return all that the page needs."""
     shown = [row for table in tables() for row in table.rows.values()]
     drawn = [line for panel in pictured().values() for line in panel.values()]
-    return {scenario for group in shown + drawn for scenario in group}
+    return {scenario for group in shown + drawn for scenario in group if scenario.modelled}
 
 
 def write(results: Results) -> None:
@@ -41,7 +41,7 @@ def markdown(table: Table, results: Results, cell: "Cell") -> str:
     """Return a table."""
     lines = [[table.corner, *table.columns], ["---", *["---:"] * len(table.columns)]]
     for name, row in table.rows.items():
-        lines.append([name, *(cell(results, scenario) for scenario in row)])
+        lines.append([name, *(cell(results, one) if one.modelled else "-" for one in row)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -84,6 +84,5 @@ def _plus_minus(mean: float, spread: float) -> str:
 def _number(value: float) -> str:
     """Two digits that count, thousands apart."""
     if value >= 100:
-        digits = len(str(int(value))) - 2
-        return f"{round(value, -max(0, digits)):,.0f}"
-    return f"{value:.1f}" if 0 < value < 9.95 else f"{value:.0f}"
+        return f"{round(value, 2 - len(str(int(value)))):,.0f}"
+    return f"{value:.1f}" if 0.05 <= value < 9.95 else f"{value:.0f}"

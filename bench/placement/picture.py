@@ -137,7 +137,8 @@ def _plot(x: int, y: int, measure: Measure, values: list[list[float]]) -> list[s
         parts.append(f'  <text class="soft end" x="{x - 6}" y="{level + 4:.1f}">{text}</text>')
     for load, at in zip(LOADS, across, strict=True):
         below = y + PLOT_HEIGHT + 18
-        parts.append(f'  <text class="soft middle" x="{at:.1f}" y="{below}">{load:.0%}</text>')
+        text = f"load {load:.0%}" if load == LOADS[0] else f"{load:.0%}"
+        parts.append(f'  <text class="soft middle" x="{at:.1f}" y="{below}">{text}</text>')
     for style, line in zip(STYLES, values, strict=True):
         points = " ".join(
             f"{at:.1f},{_level(y, scale, value):.1f}"

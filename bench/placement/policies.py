@@ -83,8 +83,8 @@ def _counted(cards: list[int]) -> Parts:
 class Memory:
     """What a plugin was asked for."""
 
-    asked: dict[int, float] = field(default_factory=dict)
-    """By size, when last, granted or refused."""
+    sizes: holes.Sizes = field(default_factory=holes.Sizes)
+    """Granted or refused."""
     running: dict[int, int] = field(default_factory=dict)
     """By size, how many containers have that."""
     refused: dict[int, tuple[float, float]] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Memory:
 
     def ask(self, size: int, now: float, granted: bool) -> None:
         """Remember a call."""
-        self.asked[size] = now
+        self.sizes.asked(size, now)
         if granted:
             return
         since, seconds = self.refused.get(size, (-LAST_SECONDS, 0.0))
@@ -125,7 +125,7 @@ def after_refusal(free: Free, memory: Memory, now: float) -> Free:
 def fitting(free: Free, memory: Memory, now: float) -> Free:
     """What a pod of a known size could get; ours."""
     running = {size for size, containers in memory.running.items() if containers}
-    sizes = running | holes.sizes(memory.asked, now)
+    sizes = running | memory.sizes.remembered(now)
     largest, total = max(free), sum(free)
     if not any(largest < size <= total for size in sizes):
         return list(free)  # as the plugin's code says too, at greater length

@@ -33,6 +33,11 @@ class Scenario:
     """Pods that are looked at, once the cluster is as full as it gets."""
 
     @property
+    def modelled(self) -> bool:
+        """Whether there is a model of it: not of exact counts for pods of several containers."""
+        return not (self.policy.exact and self.containers > 1)
+
+    @property
     def slots(self) -> int:
         """Of the cluster."""
         return self.nodes * self.cards * CARD

@@ -224,7 +224,7 @@ def test_as_much_is_used_as_is_asked(load: float) -> None:
 def test_tries_in_vain_are_counted_as_if_each_were_made(
     policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scenario = Scenario(policy, mix=(20, 60), nodes=1, cards=3, load=0.6, pods=200, life=300.0)
+    scenario = Scenario(policy, mix=(20, 60), nodes=1, cards=3, load=0.6, pods=100, life=100.0)
 
     def failed() -> float:
         return sum(Cluster(scenario, seed).run().failed for seed in (1, 2, 3))
@@ -245,7 +245,7 @@ def test_a_table_goes_to_its_place_and_nowhere_else() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0"), (0.04, "0.0"), (1.26, "1.3"), (12.6, "13"), (126, "130"), (45678, "46,000")],
+    [(0, "0"), (0.04, "0"), (1.26, "1.3"), (12.6, "13"), (126, "130"), (45678, "46,000")],
 )
 def test_numbers_show_the_digits_that_count(value: float, text: str) -> None:
     assert page._number(value) == text
@@ -268,6 +268,13 @@ def test_the_page_has_a_place_for_every_table() -> None:
     text = page.PAGE.read_text()
     for table in tables():
         assert f"<!-- {table.name}: refused -->" in text
+
+
+def test_what_is_not_modelled_has_no_figure() -> None:
+    scenario = Scenario(DRA, containers=2)
+    table = Table("t", "corner", ("column",), {"row": (scenario,)})
+    assert page.markdown(table, Results(2), page.refused).endswith("| row | - |")
+    assert all(scenario.modelled for scenario in page.scenarios())
 
 
 def test_a_table_names_its_rows_and_columns() -> None:
