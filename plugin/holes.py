@@ -12,11 +12,33 @@ from vgpu import slots
 
 REMEMBERED_SECONDS: Final = 86400.0
 """How long a size counts after somebody asked for it; those of running containers always do."""
+IN_VAIN_SECONDS: Final = 3600.0
+"""How long it counts that an init container's card had no room for its pod's next container."""
 
 
-def sizes(asked: Mapping[int, float], now: float) -> frozenset[int]:
-    """Return the sizes, each with the time when it was last asked for, that are remembered."""
-    return frozenset(size for size, when in asked.items() if now - when <= REMEMBERED_SECONDS)
+class Sizes:
+    """The sizes, in slots, that were asked for of late; times are of a steady clock, in seconds."""
+
+    def __init__(self) -> None:
+        self._asked: dict[int, float] = {}
+        self._in_vain: dict[int, tuple[int, float]] = {}
+
+    def asked(self, size: int, now: float) -> None:
+        """Note that a container asks for so many, whether that is granted or refused."""
+        self._asked[size] = now
+
+    def remembered(self, now: float) -> frozenset[int]:
+        """Return those that still count."""
+        return frozenset(s for s, when in self._asked.items() if now - when <= REMEMBERED_SECONDS)
+
+    def in_vain(self, part: int, size: int, now: float) -> None:
+        """Note that `size` slots, a `part` of them an init container's, do not fit on its card."""
+        self._in_vain[part] = size, now
+
+    def then(self, size: int, now: float) -> int:
+        """Return how many a pod may have to have on the card where it gets so many first."""
+        grown, when = self._in_vain.get(size, (0, 0.0))
+        return grown if now - when <= IN_VAIN_SECONDS else 0
 
 
 def largest(free: Mapping[str, int]) -> Mapping[str, int]:

@@ -2,19 +2,20 @@
 
 import asyncio
 import math
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Literal
+from typing import Literal
 
 import structlog
 
 from plugin import cdi, edits, health, holes
 from plugin.checkpoint import Checkpoint
+from plugin.claims import Claims
 from plugin.config import Config, UnusableError
 from plugin.edits import Handing
 from plugin.gpu import Event, Gpu, InventoryError, Probe, named, unfit
 from plugin.health import Health
+from plugin.holes import Sizes
 from plugin.ledger import Ledger
 from plugin.offer import Card, Offer, update
 from plugin.pods import Pods
@@ -24,9 +25,6 @@ log = structlog.get_logger()
 
 State = Literal["starting", "idle", "broken", "serving"]
 """Idle: there is no card to share. Broken: there should be, but none can be used."""
-IN_VAIN_SECONDS: Final = 3600.0
-"""How long it counts that an init container's card had no room for its pod's next container."""
-_UUID: Final = re.compile(r"[A-Z]+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Node:
@@ -46,38 +44,25 @@ class Node:
         self.beat = 0
         """Counts the times that the lists are to be sent although they may not have changed."""
         self.config = config
-        self._now = now
+        self.now = now
         self._settles: float | None = None
         """Until when cards that are new to the node are held back; None before the start."""
         self._found: Probe | InventoryError | None = None
+        self._claims = Claims()
         self._health = Health(config.ignored_xids)
         self.looking = asyncio.Lock()
         """Held while the kubelet is asked for its pods."""
         self._called = -math.inf
         self._due = False
-        self._grown: dict[int, tuple[int, float]] = {}
-        """Sizes of init containers' shares, each with what its pod's next container wanted in vain
-        on the same card, and when.
-        """
-        self._asked: dict[int, float] = {}
-        """Sizes of shares in slots, each with the time when it was last asked for."""
-        self._former: frozenset[str] = frozenset()
-        self._promised: dict[str, str] = {}
-        """Cards that other plugins have in the checkpoint, by what; it may be old."""
-        self._heard = False
-        """Whether a list of pods was had, which is not."""
-        self._claims: dict[str, str] = {}
-        """Those that they have listed since our start: these stay theirs."""
+        self.sizes = Sizes()
+        """Those that shares were asked for in."""
         self._pulse = asyncio.Event()
 
     def start(self, checkpoint: Checkpoint | None) -> None:
         """Take in what the kubelet has written down, before anything is offered."""
-        self._settles = self._now() + self.config.settle_seconds
+        self._settles = self.now() + self.config.settle_seconds
         self.ledger.start(checkpoint)
-        if checkpoint:
-            former = checkpoint.registered.get(names.COUNT, ())
-            self._former = frozenset(map(_card_of, former))
-            self._promised = _claims(checkpoint.registered)
+        self._claims.start(checkpoint or Checkpoint())
         self._update()
 
     def see(self, found: Probe | InventoryError, handing: Handing | None = None) -> None:
@@ -88,12 +73,12 @@ class Node:
 
     def ill(self, faults: Mapping[str, str]) -> None:
         """Take in what the driver says of the cards' health, by uuid."""
-        self._health = health.polled(self._health, faults, self._now())
+        self._health = health.polled(self._health, faults, self.now())
         self._update()
 
     def struck(self, event: Event) -> health.Kind:
         """Take in an error event of the driver, and return what kind it is."""
-        self._health = health.struck(self._health, event, self._now())
+        self._health = health.struck(self._health, event, self.now())
         self._update()
         return health.kind(event.xid, self.config.ignored_xids)
 
@@ -102,12 +87,8 @@ class Node:
 
         Returns whether it will soon know more, for it has been asked to write it down anew.
         """
-        if pods:
-            self._heard = True
-            self._claims = {**_claims(pods.foreign), **self._claims}
-        elif checkpoint:
-            self._promised = _claims(checkpoint.registered)
-        if again := self.ledger.polled(pods, checkpoint, self._now()):
+        self._claims.polled(pods, checkpoint)
+        if again := self.ledger.polled(pods, checkpoint, self.now()):
             self.beat += 1
             self.wake()
         self._update()
@@ -115,21 +96,12 @@ class Node:
 
     def asked(self, size: int) -> None:
         """Take in that somebody asks for so many slots, whether that is granted or refused."""
-        self._asked[size] = self._now()
+        self.sizes.asked(size, self.now())
         self._soon()
-
-    def in_vain(self, part: int, size: int) -> None:
-        """Take in that `size` slots, a `part` of them an init container's, do not fit on a card."""
-        self._grown[part] = size, self._now()
-
-    def then(self, size: int) -> int:
-        """Return how many slots a pod's next container may have to have beside these."""
-        grown, when = self._grown.get(size, (0, -math.inf))
-        return grown if self._now() - when <= IN_VAIN_SECONDS else 0
 
     def allocated(self, ids: Iterable[str]) -> None:
         """Take in what a container gets."""
-        self.ledger.allocated(ids, self._now())
+        self.ledger.allocated(ids, self.now())
         self._soon()
 
     def _soon(self) -> None:
@@ -140,11 +112,11 @@ class Node:
 
     def called(self) -> None:
         """Take in that the kubelet is giving something out."""
-        self._called = self._now()
+        self._called = self.now()
 
     def is_called(self, seconds: float) -> bool:
         """Whether the kubelet has called within so many seconds."""
-        return self._now() - self._called < seconds
+        return self.now() - self._called < seconds
 
     def wake(self) -> None:
         """Wake all who wait for a pulse."""
@@ -182,7 +154,7 @@ class Node:
             for gpu in probe.gpus
             if gpu.uuid not in offer.gpus and (why := self._fault(gpu) or self._withdrawn(gpu))
         )
-        settling = bool(probe.gpus) and not cards and self._now() < self._settles
+        settling = bool(probe.gpus) and not cards and self.now() < self._settles
         state = "starting" if settling else _state(cards, isinstance(found, InventoryError))
         self._tell_state(state, tuple(notes))
 
@@ -204,7 +176,7 @@ class Node:
                 return holes.largest(free)
         slots = self.offer.slots
         running = {len(it.ids) for it in self.ledger.holdings if it.ids[0] in slots}
-        return holes.fitting(free, running | holes.sizes(self._asked, self._now()))
+        return holes.fitting(free, running | self.sizes.remembered(self.now()))
 
     def _known(self) -> tuple[Card, ...]:
         """Return the cards of which the kubelet must go on to hear."""
@@ -219,15 +191,14 @@ class Node:
         return unfit(gpu) or edits.lacks(gpu, self.handing)
 
     def _fault(self, gpu: Gpu) -> str:
-        return self._unfit(gpu) or health.fault(self._health, gpu.uuid, self._now())
+        return self._unfit(gpu) or health.fault(self._health, gpu.uuid, self.now())
 
     def _withdrawn(self, gpu: Gpu) -> str:
-        settling = self._now() < (self._settles or 0)
-        promised = "" if self._heard and not settling else self._promised.get(gpu.uuid)
-        claim = self._claims.get(gpu.uuid) or promised
+        settling = self.now() < (self._settles or 0)
+        claim = self._claims.of(gpu.uuid, settling=settling)
         if claim and not self.config.beside_others:
             return f"another plugin lists it as {claim}"
-        ours = gpu.uuid in self._former or gpu.uuid in self.ledger.held
+        ours = gpu.uuid in self._claims.ours or gpu.uuid in self.ledger.held
         if settling and not ours:
             return "it is new to the node, and another plugin may want to list it"
         return ""
@@ -236,18 +207,6 @@ class Node:
         if (state, notes) != (self.state, self.notes):
             self.state, self.notes = state, notes
             (log.error if state == "broken" else log.info)(state, notes=notes)
-
-
-def _claims(foreign: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Return the cards that plugins other than ours list, and as what."""
-    others = sorted(set(foreign).difference(names.GRANT_KEYS))
-    return {_card_of(device): resource for resource in others for device in foreign[resource]}
-
-
-def _card_of(device: str) -> str:
-    """Return the card of a device id, ours or another plugin's: `GPU-<uuid>` and any suffix."""
-    known = _UUID.match(device)
-    return known[0] if known else device.partition("::")[0]
 
 
 def _tell(before: tuple[Card, ...], offer: Offer, by: str) -> None:

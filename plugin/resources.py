@@ -39,10 +39,11 @@ class Resource(Generic[Device]):
 def _prefer_shares(
     node: Node, free: Collection[Slot], required: Collection[Slot], size: int
 ) -> Iterable[Slot]:
-    then = node.then(size)
+    now = node.now()
+    then = node.sizes.then(size, now)
     chosen = allocation.choose(free, required, size, node.config.placement, then)
     if required and len({slot.card for slot in chosen}) > 1:
-        node.in_vain(len(required), size)
+        node.sizes.in_vain(len(required), size, now)
     return chosen
 
 

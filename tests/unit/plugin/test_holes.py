@@ -2,17 +2,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.holes import REMEMBERED_SECONDS, fitting, largest, sizes
+from plugin.holes import IN_VAIN_SECONDS, REMEMBERED_SECONDS, Sizes, fitting, largest
 
 frees = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 100))
 asked = st.sets(st.integers(0, 120), max_size=6)
 
 
 def test_a_size_is_remembered_for_a_day() -> None:
-    times = {30: 0.0, 60: 100.0}
-    assert sizes(times, 100.0) == sizes(times, REMEMBERED_SECONDS) == {30, 60}
-    assert sizes(times, REMEMBERED_SECONDS + 1) == {60}
-    assert sizes(times, REMEMBERED_SECONDS + 101) == frozenset()
+    sizes = Sizes()
+    sizes.asked(30, 0.0)
+    sizes.asked(60, 100.0)
+    assert sizes.remembered(100.0) == sizes.remembered(REMEMBERED_SECONDS) == {30, 60}
+    assert sizes.remembered(REMEMBERED_SECONDS + 1) == {60}
+    assert sizes.remembered(REMEMBERED_SECONDS + 101) == frozenset()
+
+
+def test_what_was_wanted_in_vain_is_remembered_for_an_hour() -> None:
+    sizes = Sizes()
+    assert sizes.then(20, 0.0) == 0
+    sizes.in_vain(20, 50, 100.0)
+    assert sizes.then(20, 100.0 + IN_VAIN_SECONDS) == 50
+    assert sizes.then(20, 101.0 + IN_VAIN_SECONDS) == sizes.then(50, 100.0) == 0
 
 
 @pytest.mark.parametrize(

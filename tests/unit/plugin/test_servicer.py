@@ -299,7 +299,7 @@ def test_an_init_container_goes_where_its_pods_next_container_has_room_too() -> 
     assert again == some(B, 0, 20)
     plugin.allocate(*plugin.prefer(free, 50, *again))
     assert plugin.prefer(some(A, 70, 100), 20) == first, "where there is no such card, any"
-    plugin.node._now = lambda: time.monotonic() + 3601
+    plugin.node.now = lambda: time.monotonic() + 3601
     assert plugin.prefer(free, 20) == first, "it is forgotten after an hour"
 
 
