@@ -615,7 +615,7 @@ async def test_a_client_that_says_nothing_holds_up_nobody(folder: Path) -> None:
 async def test_clients_that_do_not_read_hold_no_socket(folder: Path) -> None:
     async with plugin(folder, Cards(A, B)) as running:
         await running.becomes("serving")
-        before, clients = open_files(), []
+        before, clients = open_files(), list[socket.socket]()
         for _ in range(2 * http.MAX_CLIENTS):
             client = socket.socket()
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)

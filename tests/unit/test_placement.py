@@ -66,10 +66,11 @@ def test_a_card_is_chosen_as_the_plugin_does(free: Free, size: int) -> None:
 def test_slots_are_shown_as_the_plugin_does(
     free: Free, asked: dict[int, float], running: set[int]
 ) -> None:
-    now = 200_000.0
-    known = running | holes.sizes(asked, now)
+    now, memory = 200_000.0, Memory(running=dict.fromkeys(running, 1))
+    for size, when in asked.items():
+        memory.sizes.asked(size, when)
+    known = running | memory.sizes.remembered(now)
     by_name = holes.fitting(dict(zip(NAMES, free, strict=False)), known)
-    memory = Memory(asked, running=dict.fromkeys(running, 1))
     assert fitting(free, memory, now) == [by_name.get(name, 0) for name in NAMES[: len(free)]]
 
 
