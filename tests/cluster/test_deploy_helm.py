@@ -37,6 +37,14 @@ def plane() -> Iterator[ControlPlane]:
         yield started
 
 
+@pytest.fixture(scope="module")
+def installed() -> Iterator[ControlPlane]:
+    """One to which what the defaults make was applied."""
+    with control_plane() as started:
+        started.kubectl("apply", "--server-side", "-f", "-", stdin=chart.text())
+        yield started
+
+
 @pytest.fixture(params=["helm", "helm3"])
 def helm(request: pytest.FixtureRequest, plane: ControlPlane) -> Helm:
     """Runs Helm as an administrator, and fails if it does."""
@@ -129,22 +137,20 @@ def known(objects: list[Json]) -> list[Json]:
     return [each for each in objects if each["apiVersion"].partition("/")[0] not in FOREIGN]
 
 
-def test_the_api_server_takes_whatever_values_make(plane: ControlPlane) -> None:
-    plane.kubectl("apply", "--server-side", "-f", "-", stdin=chart.text())
+def test_the_api_server_takes_whatever_values_make(installed: ControlPlane) -> None:
     stream = [each for values in VARIANTS.values() for each in known([*changed(values).values()])]
     assert len(stream) > len(VARIANTS)
     command = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-")
     documents = "\n---\n".join(json.dumps(each) for each in stream)
-    done = plane.kubectl(*command, "--validate=strict", stdin=documents)
+    done = installed.kubectl(*command, "--validate=strict", stdin=documents)
     assert done.stderr == ""  # no warning: nothing of it is old or in vain
     assert done.stdout.count("serverside-applied") == len(stream)
 
 
-def test_pod_security_admits_our_pods_whatever_the_values(plane: ControlPlane) -> None:
-    plane.kubectl("apply", "-f", "-", stdin=chart.text())
-    plane.kubectl("create", "priorityclass", "high")
+def test_pod_security_admits_our_pods_whatever_the_values(installed: ControlPlane) -> None:
+    installed.kubectl("create", "priorityclass", "high")
     runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "nvidia"}
-    plane.kubectl(
+    installed.kubectl(
         "create", "-f", "-", stdin=json.dumps({**runtime, "metadata": {"name": "nvidia"}})
     )
     tried = 0
@@ -153,6 +159,6 @@ def test_pod_security_admits_our_pods_whatever_the_values(plane: ControlPlane) -
             namespace = names.NODE_NAMESPACE if name == "plugin" else names.NAMESPACE
             made = {"apiVersion": "v1", "kind": "Pod", **template}
             metadata = {**template["metadata"], "name": name, "namespace": namespace}
-            plane.api.create({**made, "metadata": metadata}, query="?dryRun=All")
+            installed.api.create({**made, "metadata": metadata}, query="?dryRun=All")
             tried += 1
     assert tried > len(VARIANTS) / 2
