@@ -285,7 +285,7 @@ def test_devices_of_others_are_not_ours() -> None:
                 ],
             },
             "Unschedulable: 0/1 nodes are available: 1 Insufficient milligpu.io/vgpu.",
-            "nowhere that the pod may run are so many slots free",
+            "nowhere that the pod may run are so many slots free, or so many of one card",
         ),
         (
             {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "Allocate failed"},
