@@ -154,6 +154,12 @@ def fenced(path: Path) -> Iterator[Any]:
         yield from yaml.load_all(block)
 
 
+def test_the_map_of_the_plugin_names_each_of_its_modules_once() -> None:
+    table = rows((ROOT / "CONTRIBUTING.md").read_text(), "The plugin")
+    mapped = sorted(name for row in table for name in code(row[0]) if row[1] != "decide")
+    assert mapped == sorted(path.stem for path in ROOT.glob("plugin/[a-z]*.py"))
+
+
 def annotations(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         for key, below in value.items():

@@ -11,6 +11,7 @@ from plugin import allocation, edits
 from plugin.allocation import RefusedError
 from plugin.config import Config as Plugin
 from plugin.gpu import MIB, Gpu
+from plugin.offer import Card, Offer
 from tests.documents import ROOT, code, rows
 from tests.unit.webhook.objects import copied
 from vgpu import names, settings, slots
@@ -62,6 +63,25 @@ def test_the_variables_of_a_share_and_of_whole_cards() -> None:
     assert whole == dict.fromkeys(both, "GPU-0,GPU-1")
     rest = next(code(row[0]) for row in rows(PAGE) if names.ENV_SLOTS in row[0])
     assert {f"MILLIGPU{each.removeprefix('MILLIGPU')}" for each in rest} == share.keys() - both
+
+
+def test_the_picture_counts_as_the_plugin_does() -> None:
+    gpus = [Gpu(f"GPU-{index}", index, index, "Tesla T4", 15360 * MIB) for index in range(3)]
+    held = {"GPU-0": {f"GPU-0::{slot}" for slot in range(30)}, "GPU-1": {"GPU-1::whole"}}
+    offer = Offer(tuple(map(Card, gpus)), held)
+    kinds = offer.vgpu, offer.pgpu
+    cards = [
+        tuple(
+            sum(well for name, well in kind.items() if name.startswith(gpu.uuid)) for kind in kinds
+        )
+        for gpu in gpus
+    ]
+    picture = (ROOT / "docs/how-to/whole-cards.svg").read_text()
+    numbers = [
+        int(each) for each in re.findall(r"<text class=\"head middle\"[^>]*>(\d+)<", picture)
+    ]
+    shown = list(zip(numbers[::2], numbers[1::2], strict=True))
+    assert shown == [*cards, tuple(sum(kind.values()) for kind in kinds)]
 
 
 def test_a_share_of_another_card_is_another_amount() -> None:
