@@ -188,6 +188,18 @@ def test_the_readmes_manifest_becomes_what_it_says() -> None:
     assert values == edits.share(gpu, 30, edits.Handing(plugin.config.Config())).envs
 
 
+def test_the_readme_tells_the_figures_of_the_simulator() -> None:
+    page = (ROOT / "docs/explanation/placement.md").read_text()
+    table = page.split("<!-- loads: refused -->")[1].split("<!-- end -->")[0]
+    column = [cell.strip() for cell in table.split("\n")[1].split("|")].index("least, 70%") - 1
+    refused = {row[0]: row[column].split()[0] for row in rows(table)}
+    said = (
+        f"it happened to {refused['packed, fitting']} pods of a thousand,"
+        f" and to {refused['packed, all']} where nodes show all that is free"
+    )
+    assert said in README.read_text()
+
+
 def pod(written: str) -> dict[str, Any]:
     """A pod with two containers, the first of which has what a row of the README says."""
     yaml = YAML(typ="safe", pure=True)
