@@ -50,18 +50,19 @@ def fitting(free: Mapping[str, int], asked: Collection[int]) -> Mapping[str, int
     """Show all, unless one of the sizes fits into all free slots but into those of no card.
 
     Then the smallest such size must not seem to fit, nor seem so when a container ends that has the
-    largest size that does fit: that many fewer are shown. But what fits on a card is never hidden,
-    so those of the card that has most come first; the others from the smallest gaps on, for what is
-    small shall fill these.
+    largest size that does fit: that many fewer are shown. But never fewer than a card has, so that
+    sizes that are new to the node are sent to it. The card that has most shows enough for that
+    largest size; then come the smallest gaps, for what is small shall fill these.
     """
     hole, total = max(free.values(), default=0), sum(free.values())
     misfits = [size for size in asked if hole < size <= min(total, slots.PER_CARD)]
     if not misfits:
         return free
-    fit = max((size for size in asked if size <= hole), default=hole)
+    fit = max((size for size in asked if 0 < size <= hole), default=hole)
     room = max(hole, min(misfits) - 1 - fit)
-    shown: dict[str, int] = {}
     [most] = largest(free)
-    for card in (most, *sorted(free, key=lambda card: (free[card], card))):
-        shown.setdefault(card, min(free[card], room - sum(shown.values())))
+    shown = {most: fit}
+    for card in sorted(free, key=lambda card: (card == most, free[card], card)):
+        more = min(free[card] - shown.get(card, 0), room - sum(shown.values()))
+        shown[card] = shown.get(card, 0) + more
     return shown
