@@ -8,6 +8,7 @@ from plugin import health, nvml
 from plugin.gpu import Event
 from plugin.health import APPLICATION, INFORMATION, LONGEST, LOOKS, MEANINGS, MEMORY, QUIET
 from plugin.simulated import SimulatedInventory
+from plugin.watch import HANGS_SECONDS
 from tests.documents import ROOT, code, rows
 
 PAGE = (ROOT / "docs/reference/health.md").read_text()
@@ -51,6 +52,7 @@ def test_the_sentences_of_looks_are_those_of_the_code() -> None:
 def test_the_times_are_those_of_the_code() -> None:
     stated = [float(code(row[1])[0]) for row in rows(PAGE, "Recovery")]
     assert stated == [LOOKS, QUIET, LONGEST, MEMORY]
+    assert f"has not answered for {HANGS_SECONDS:.0f} seconds" in PAGE
 
 
 def test_the_simulated_cards_shown_are_understood(tmp_path: Path) -> None:
