@@ -15,8 +15,8 @@ class Claims:
     """Takes in what the kubelet knows of all plugins' devices."""
 
     def __init__(self) -> None:
-        self.ours: frozenset[str] = frozenset()
-        """Cards that our plugin listed before this start."""
+        self.served = False
+        """Whether our plugin has served this node before."""
         self._written: dict[str, str] = {}
         """Cards that others have in the checkpoint, by what; it may be old."""
         self._listed: dict[str, str] = {}
@@ -26,7 +26,7 @@ class Claims:
 
     def start(self, checkpoint: Checkpoint) -> None:
         """Take in the checkpoint that a process finds."""
-        self.ours = frozenset(map(_card_of, checkpoint.registered.get(names.COUNT, ())))
+        self.served = names.COUNT in checkpoint.registered
         self._written = _by_card(checkpoint.registered)
 
     def polled(self, pods: Pods | None, checkpoint: Checkpoint | None) -> None:

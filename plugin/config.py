@@ -61,7 +61,7 @@ class Config:
     beside_others: bool = setting(False, boolean)
     """Whether cards are shared that another plugin of the node lists as well."""
     settle_seconds: float = setting(10.0, seconds(0, 3600))
-    """How long cards that are new to the node are held back, so that others can list them first."""
+    """How long cards of a node that is new to us are held back, so that others can list them."""
     placement: Placement = setting("packed", choice(*get_args(Placement)))
     """Which card a share goes to: the fullest that fits, or the emptiest."""
     advertise: Advertise = setting("fitting", choice(*get_args(Advertise)))

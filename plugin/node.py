@@ -46,7 +46,7 @@ class Node:
         self.config = config
         self.now = now
         self._settles: float | None = None
-        """Until when cards that are new to the node are held back; None before the start."""
+        """Until when cards that are new to us are held back; None before the start."""
         self._found: Probe | InventoryError | None = None
         self._claims = Claims()
         self._health = Health(config.ignored_xids)
@@ -198,9 +198,8 @@ class Node:
         claim = self._claims.of(gpu.uuid, settling=settling)
         if claim and not self.config.beside_others:
             return f"another plugin lists it as {claim}"
-        ours = gpu.uuid in self._claims.ours or gpu.uuid in self.ledger.held
-        if settling and not ours:
-            return "it is new to the node, and another plugin may want to list it"
+        if settling and not self._claims.served and gpu.uuid not in self.ledger.held:
+            return "the node is new to us, and another plugin may want to list it"
         return ""
 
     def _tell_state(self, state: State, notes: tuple[str, ...]) -> None:

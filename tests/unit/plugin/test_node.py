@@ -246,7 +246,7 @@ def test_cards_that_are_new_to_the_node_wait_for_other_plugins(clock: Clock) -> 
     node.see(Probe((A,)))
     assert (node.state, node.offer.cards) == ("starting", ())
     assert node.notes == (
-        "GPU-a is left out: it is new to the node, and another plugin may want to list it",
+        "GPU-a is left out: the node is new to us, and another plugin may want to list it",
     )
     clock.now += 9
     node.see(Probe((A,)))
@@ -261,16 +261,23 @@ def test_cards_that_are_new_to_the_node_wait_for_other_plugins(clock: Clock) -> 
     "checkpoint",
     [
         Checkpoint(registered={names.COUNT: frozenset(some(A, 0, 100))}),
-        Checkpoint(held=frozenset(some(A, 7, 8))),
+        # As it is written when another plugin registers first after a restart: all are unhealthy.
+        Checkpoint(registered={names.COUNT: frozenset()}),
     ],
-    ids=["registered", "held"],
+    ids=["registered", "unhealthy"],
 )
 def test_cards_that_were_ours_before_do_not_wait(clock: Clock, checkpoint: Checkpoint) -> None:
     """A kubelet that restarted readmits pods at once; the list must not be late for them."""
     node = started(clock, checkpoint, settle_seconds=10.0)
     node.see(Probe((A, B)))
-    assert [card.gpu.uuid for card in node.offer.cards] == ["GPU-a"]
+    assert [card.gpu.uuid for card in node.offer.cards] == ["GPU-a", "GPU-b"]
     assert node.state == "serving"
+
+
+def test_a_card_of_which_a_pod_holds_slots_does_not_wait(clock: Clock) -> None:
+    node = started(clock, Checkpoint(held=frozenset(some(A, 7, 8))), settle_seconds=10.0)
+    node.see(Probe((A, B)))
+    assert [card.gpu.uuid for card in node.offer.cards] == ["GPU-a"]
 
 
 @pytest.mark.parametrize(
