@@ -29,7 +29,7 @@ PLACES = {
 """Where the tests of a level are."""
 CLUSTER = {"apiserver", "node"}
 """Marks of the tests that have a real API server."""
-LATER = {5, 6}
+LATER = {6}
 """Issues that may still be open."""
 
 
