@@ -18,7 +18,7 @@ from tests.cluster.eventually import eventually
 from tests.cluster.node import Node
 from tests.cluster.product import configured, use_cards
 from tests.cluster.shapes import holding
-from tests.cluster.spaces import Space, asking
+from tests.cluster.spaces import Space, asking, reporting
 from tests.cluster.tools.say import say
 from vgpu import names
 
@@ -67,6 +67,9 @@ def clear(space: Space) -> None:
     api, path = space.node.plane.api, f"/api/v1/namespaces/{space.name}/pods"
     while len(space.pods()) > len(FILLERS):
         api.request("DELETE", f"{path}?labelSelector=app%3Dlarge&limit=500", NOW)
+    # The kubelet is busy with them for minutes after that.
+    space.create(shapes.pod("after", reporting("main")))
+    eventually(lambda: space.pod("after")["status"]["phase"] == "Running", "a pod to start", 400)
 
 
 def made(pod: Json) -> float:
