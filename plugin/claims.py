@@ -16,7 +16,7 @@ class Claims:
 
     def __init__(self) -> None:
         self.served = False
-        """Whether our plugin has served this node before."""
+        """Whether our plugin has served this node before, and every card's plugin is known."""
         self._written: dict[str, str] = {}
         """Cards that others have in the checkpoint, by what; it may be old."""
         self._listed: dict[str, str] = {}
@@ -26,7 +26,10 @@ class Claims:
 
     def start(self, checkpoint: Checkpoint) -> None:
         """Take in the checkpoint that a process finds."""
-        self.served = names.COUNT in checkpoint.registered
+        before = checkpoint.registered
+        # After a restart the kubelet forgets which devices were whose until their plugins are back.
+        away = any(names.is_gpu_resource(name) and not before[name] for name in _others(before))
+        self.served = names.COUNT in before and not away
         self._written = _by_card(checkpoint.registered)
 
     def polled(self, pods: Pods | None, checkpoint: Checkpoint | None) -> None:
@@ -43,9 +46,12 @@ class Claims:
         return self._listed.get(uuid) or written.get(uuid, "")
 
 
+def _others(resources: Iterable[str]) -> list[str]:
+    return sorted(set(resources).difference(names.GRANT_KEYS))
+
+
 def _by_card(foreign: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    others = sorted(set(foreign).difference(names.GRANT_KEYS))
-    return {_card_of(device): resource for resource in others for device in foreign[resource]}
+    return {_card_of(id_): name for name in _others(foreign) for id_ in foreign[name]}
 
 
 def _card_of(device: str) -> str:

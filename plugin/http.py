@@ -40,7 +40,8 @@ class Http:
         try:
             server = await asyncio.start_server(self._serve, host or None, port, limit=MAX_REQUEST)
         except OSError as error:
-            raise UnusableError(f"cannot listen for HTTP: {error.strerror}") from error
+            where = f"{host or 'any address'}, port {port}"
+            raise UnusableError(f"cannot listen for HTTP on {where}: {error.strerror}") from error
         async with server:
             yield server.sockets[0].getsockname()[1]
 

@@ -309,3 +309,20 @@ def test_an_init_container_whose_pod_fits_changes_nothing_for_others() -> None:
     first = plugin.prefer(free, 20)
     plugin.allocate(*plugin.prefer(free, 50, *first))
     assert plugin.prefer([*some(A, 60, 80), *some(B, 0, 100)], 20) == some(A, 60, 80)
+
+
+def test_what_is_required_is_still_held_by_the_init_container() -> None:
+    plugin = Plugin(A, held=tuple(some(A, 0, 40)))
+    plugin.prefer(some(A, 0, 100), 30, *some(A, 0, 30))
+    assert plugin.node.ledger.held["GPU-a"] == set(some(A, 0, 30)), "of the others it said: free"
+
+
+def test_both_calls_keep_looks_at_the_pods_away() -> None:
+    for call in ("prefer", "allocate"):
+        plugin = Plugin(A)
+        assert not plugin.node.is_called(60)
+        if call == "prefer":
+            plugin.prefer(some(A, 0, 100), 30)
+        else:
+            plugin.allocate(*some(A, 0, 30))
+        assert plugin.node.is_called(60)
