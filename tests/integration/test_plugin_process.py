@@ -202,6 +202,6 @@ def test_a_port_that_is_taken(settings: Settings) -> None:
         port = taken.getsockname()[1]
         status, said = refused(settings | {"port": port})
     assert status == 1
-    assert said.startswith("cannot listen for HTTP: ")
+    assert said.startswith("cannot listen for HTTP on 127.0.0.1, port ")
     assert f"{port}" in said
     assert said.endswith("address already in use")
