@@ -137,7 +137,7 @@ def test_a_failed_pod_is_told_why(
     message = "Pod was rejected: Allocate failed due to no card has 30 free slots"
     with_status(apiserver, pod, namespace, phase="Failed", reason=reason, message=message)
     said = flat(explain("pod", "model")[1])
-    assert f"state Failed because {reason}: {message} that is the node had so many slots" in said
+    assert f"state Failed because {reason}: {message} that is no card had so many slots" in said
 
 
 def test_a_pod_without_a_share_is_said_to_have_none(
