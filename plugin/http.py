@@ -13,6 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from plugin.config import UnusableError
 from plugin.metrics import Metrics
 from plugin.node import Node
+from plugin.offer import used
 from plugin.servicer import DevicePlugin
 
 MAX_REQUEST: Final = 8192
@@ -91,7 +92,7 @@ class Http:
                     "model": card.gpu.model,
                     "fault": card.fault or None,
                     "withdrawn": card.withdrawn or None,
-                    "held": len(self.node.ledger.held.get(card.gpu.uuid, ())),
+                    "held": used(card.gpu.uuid, self.node.ledger.held),
                 }
                 for card in self.node.offer.cards
             ],

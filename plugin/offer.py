@@ -92,11 +92,14 @@ class Offer:
         """By device id, in order: whether the kubelet may hand it out or has done so."""
 
 
+def used(card: str, held: Held) -> int:
+    """Return how many slots of a card containers have: all, where one has it whole."""
+    mine = held.get(card, ())
+    return slots.PER_CARD if str(Whole(card)) in mine else len(mine)
+
+
 def _free(card: Card, held: Held) -> int:
-    mine = held.get(card.gpu.uuid, ())
-    if card.fault or card.withdrawn or str(Whole(card.gpu.uuid)) in mine:
-        return 0
-    return slots.PER_CARD - len(mine)
+    return 0 if card.fault or card.withdrawn else slots.PER_CARD - used(card.gpu.uuid, held)
 
 
 @lru_cache(maxsize=4)

@@ -2,7 +2,7 @@
 
 import socket
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, get_args
 
 from prometheus_client.core import GaugeMetricFamily, Metric, StateSetMetricFamily
@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from plugin.gpu import MIB
 from plugin.node import Node, State
-from plugin.offer import Card, Offer, devices
+from plugin.offer import Card, Held, Offer, devices, used
 from vgpu import slots
 from vgpu.slots import Whole
 
@@ -51,7 +51,7 @@ class Series(Collector):
         offer, ledger = self._node.offer, self._node.ledger
         for card in offer.cards:
             of_card = (self._name, card.gpu.uuid, card.gpu.model)
-            for state, number in _states(card, offer, ledger.held.get(card.gpu.uuid, ())):
+            for state, number in _states(card, offer, ledger.held):
                 made["slots"].add_metric((*of_card, state), number)
             made["gpu_memory_bytes"].add_metric(of_card, card.gpu.usable_mib * MIB)
             made["gpu_healthy"].add_metric(of_card, not card.fault)
@@ -66,11 +66,10 @@ class Series(Collector):
         return StateSetMetricFamily("milligpu_plugin_state", _STATE, states), *made.values()
 
 
-def _states(card: Card, offer: Offer, mine: Collection[str]) -> Iterator[tuple[str, int]]:
+def _states(card: Card, offer: Offer, everywhere: Held) -> Iterator[tuple[str, int]]:
     """Yield how many slots of a card are in each state; together they are all."""
-    ids = devices(card.gpu.uuid)
-    whole = str(Whole(card.gpu.uuid)) in mine
-    held = len(ids) if whole else len(mine)
+    ids, mine = devices(card.gpu.uuid), everywhere.get(card.gpu.uuid, ())
+    held = used(card.gpu.uuid, everywhere)
     free = sum(offer.vgpu[name] for name in ids if name not in mine)
     rest = len(ids) - held - free
     yield "held", held

@@ -103,7 +103,7 @@ class Sockets:
 @in_loop
 async def test_whole_cards(folder: Path) -> None:
     gpus = A, B, t4("c", 2)
-    async with Kubelet(folder) as kubelet, plugin(folder, Cards(*gpus)):
+    async with Kubelet(folder) as kubelet, plugin(folder, Cards(*gpus)) as running:
         await served(kubelet, 300, 3)
         [grant] = await kubelet.admit(pod("p", whole("c", 2)))
         assert grant == Grant(
@@ -116,6 +116,7 @@ async def test_whole_cards(folder: Path) -> None:
         [share] = await kubelet.admit(pod("q", 30))
         assert cards_of(share) == {"GPU-c"}
         await served(kubelet, 100, 2)
+        assert [gpu["held"] for gpu in (await running.state())["gpus"]] == [100, 100, 30]
         with pytest.raises(AdmissionError, match="Requested: 1, Available: 0"):
             await kubelet.admit(pod("r", whole("c")))
         with pytest.raises(AdmissionError, match="Requested: 80, Available: 70"):
