@@ -198,6 +198,12 @@ def test_the_readme_tells_the_figures_of_the_simulator() -> None:
         f" and to {refused['packed, all']} where nodes show all that is free"
     )
     assert said in README.read_text()
+    seen = {code(row[0])[0]: row[1:] for row in rows(page, "On a real node")}
+    failed, seconds = re.findall(r"\d+", seen["fitting"][0])
+    said = (
+        f"left {failed} Failed pods within {seconds} s and then waited, instead of {seen['all'][1]}"
+    )
+    assert said in README.read_text()
 
 
 def pod(written: str) -> dict[str, Any]:
