@@ -10,7 +10,7 @@ BIN    := $(VENV)/bin
 IMAGE  ?= milligpu:dev
 EXAMPLE ?=
 
-.PHONY: help setup demo check test e2e e2e-helm cluster cluster-down bench placement soak burst image manifests proto lock clean
+.PHONY: help setup demo check test e2e e2e-long e2e-helm cluster cluster-down bench placement soak burst image manifests proto lock clean
 
 help: ## show this
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -41,7 +41,11 @@ test: check ## every test that needs neither root nor a node, the real kube-apis
 # No cache: a file of root's in the checkout would break the user's next `make test`.
 e2e: setup ## as root: a complete one-node cluster, the real image, real pods; cleans up after itself
 	$(BIN)/python -m tests.cluster.setup
-	$(BIN)/pytest -m node -p no:cacheprovider tests/cluster
+	$(BIN)/pytest -m 'node and not long' -p no:cacheprovider tests/cluster
+
+e2e-long: setup ## as root: what waits for minutes on that cluster: the plugin's life, cards that fall ill, who holds what, neighbours
+	$(BIN)/python -m tests.cluster.setup
+	$(BIN)/pytest -m 'node and long' -p no:cacheprovider tests/cluster
 
 e2e-helm: setup ## as root: milligpu installed, changed and taken away by Helm 3 and 4 on that cluster
 	$(BIN)/python -m tests.cluster.setup

@@ -20,7 +20,7 @@ from tests.cluster.tools.say import say
 from vgpu import names
 from vgpu.slots import PER_CARD
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 CARDS = ("SIM-first", "SIM-second")
 QUIET = 60

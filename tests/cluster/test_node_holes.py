@@ -22,7 +22,11 @@ from tests.cluster.spaces import Space, asking, reporting
 from tests.cluster.tools.say import say
 from vgpu import names
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(soak.either(300, 1200))]
+pytestmark = [
+    pytest.mark.node,
+    pytest.mark.long,
+    pytest.mark.timeout(soak.either(300, 1200)),
+]
 
 FILLERS = ("a", "b", "c", "d")
 SECONDS = soak.either(45, 600)

@@ -20,7 +20,7 @@ from tests.cluster.spaces import Space, reporting
 from tests.cluster.tools.say import say
 from vgpu import names
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 CARDS = 2
 SOON = 25

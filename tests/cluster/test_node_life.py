@@ -23,7 +23,7 @@ from tests.cluster.tools.say import say
 from vgpu import names
 from vgpu.slots import PER_CARD
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 DEADLINE = 5
 """Seconds from the moment the kubelet or the plugin can answer."""

@@ -20,7 +20,7 @@ from tests.cluster.spaces import Space, asking
 from vgpu import names
 from vgpu.slots import PER_CARD
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 SOCKET = "neighbour.sock"
 

@@ -21,7 +21,7 @@ from tests.cluster.tools.say import say
 from vgpu import names
 from vgpu.slots import PER_CARD
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 CARDS = 2
 ROUNDS = soak.either(6, 150)
