@@ -10,7 +10,7 @@ import pytest
 from tests.cluster import shapes
 from tests.cluster.eventually import eventually
 from tests.cluster.node import Node
-from tests.cluster.product import use_cards
+from tests.cluster.product import configured, use_cards
 from tests.cluster.spaces import Space, asking
 from vgpu import names
 
@@ -66,15 +66,16 @@ def test_a_running_pods_card_and_slots_are_told(space: Space) -> None:
 
 
 def test_why_a_pod_does_not_run_is_told(space: Space) -> None:
-    for name in ("first", "second"):
-        space.create(shapes.pod(name, asking("main", "600m")))
-        space.running(name)
-    space.create(shapes.pod("split", asking("main", "500m")))
+    with configured(space.node, advertise="all"):  # else none is sent where no card has room
+        for name in ("first", "second"):
+            space.create(shapes.pod(name, asking("main", "600m")))
+            space.running(name)
+        space.create(shapes.pod("split", asking("main", "500m")))
+        refused = "because UnexpectedAdmissionError: "
+        said = eventually(
+            lambda: found if refused in (found := explained(space, "split")) else None, refused
+        )
     space.create(shapes.pod("large", asking("main", "900m")))
-    refused = "because UnexpectedAdmissionError: "
-    said = eventually(
-        lambda: found if refused in (found := explained(space, "split")) else None, refused
-    )
     assert "state Failed on node node1" in said
     assert "that is no card had so many slots, or one was just taken; a controller" in said
     waits = f"1 Insufficient {names.COUNT}"

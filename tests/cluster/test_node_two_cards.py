@@ -3,9 +3,10 @@
 import pytest
 
 from tests.cluster import shapes
+from tests.cluster.api import Json
 from tests.cluster.eventually import eventually
 from tests.cluster.node import Node
-from tests.cluster.product import use_cards
+from tests.cluster.product import configured, slots, use_cards
 from tests.cluster.spaces import Space, asking
 from vgpu import names
 
@@ -33,13 +34,29 @@ def test_small_shares_fill_the_card_that_is_in_use(space: Space) -> None:
     assert card(space, "small", "100m") == first
 
 
-def test_a_pod_that_fits_on_no_single_card_is_refused_in_a_sentence(space: Space) -> None:
+def test_a_pod_that_fits_on_no_single_card_waits_for_one(space: Space) -> None:
     card(space, "first", "600m")
     card(space, "second", "600m")
+    eventually(lambda: slots(space.node) == 2 * 60 + 40, "another of 60 must not seem to fit")
     space.create(shapes.pod("split", asking("main", "500m")))
-    refused = eventually(
-        lambda: found if (found := space.pod("split"))["status"]["phase"] == "Failed" else None,
-        "the kubelet refuses the pod",
-    )
+    eventually(lambda: waits(space.pod("split")), "the scheduler finds no room")
+    space.kubectl("delete", "pod", "first", "--now")
+    space.running("split")
+
+
+def waits(pod: Json) -> bool:
+    conditions = pod["status"].get("conditions", [])
+    return any(f"1 Insufficient {names.COUNT}" in each.get("message", "") for each in conditions)
+
+
+def test_a_pod_that_is_sent_where_no_card_has_room_is_refused_in_a_sentence(space: Space) -> None:
+    with configured(space.node, advertise="all"):
+        card(space, "first", "600m")
+        card(space, "second", "600m")
+        space.create(shapes.pod("split", asking("main", "500m")))
+        refused = eventually(
+            lambda: found if (found := space.pod("split"))["status"]["phase"] == "Failed" else None,
+            "the kubelet refuses the pod",
+        )
     assert refused["status"]["reason"] == "UnexpectedAdmissionError"
     assert "a share is part of one card" in refused["status"]["message"]
