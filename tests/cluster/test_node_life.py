@@ -197,12 +197,15 @@ def test_all_containers_end_with_the_kubelet(space: Space) -> None:
     node.start_kubelet()
     kubelet = answers(node)
     took = listed(node, started(replaced(node, old)))
-    uids = eventually(lambda: running(space, 3), "three pods that run", 60)
+    # At first the API server still has the old ones as running.
+    eventually(
+        lambda: len(ids_of(node, running(space, 3))) == 90, "three pods with their slots", 60
+    )
     refused, later = failed(space), time.time() - kubelet
     soak.tell("a machine's start", [took])
     say(f"  three pods run after {later:.0f} s, {len(refused)} were refused: {set(refused)}")
     assert took < DEADLINE
-    disjoint(node, uids, 90)
+    disjoint(node, running(space, 3), 90)
 
 
 def running(space: Space, count: int) -> frozenset[str]:
@@ -214,8 +217,13 @@ def running(space: Space, count: int) -> frozenset[str]:
 
 def disjoint(node: Node, uids: frozenset[str], slots: int) -> None:
     """See that pods have so many slots all together, each of them once."""
-    ids = [slot for each in held(node) if each.pod in uids for slot in each.ids]
+    ids = ids_of(node, uids)
     assert len(ids) == len(set(ids)) == slots
+
+
+def ids_of(node: Node, uids: frozenset[str]) -> list[str]:
+    """Return what pods hold by the kubelet's checkpoint, each id as often as it is held."""
+    return [slot for each in held(node) if each.pod in uids for slot in each.ids]
 
 
 @pytest.mark.timeout(60 * RESTARTS)
