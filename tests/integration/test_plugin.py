@@ -3,9 +3,7 @@
 import asyncio
 import shutil
 import socket
-import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +33,6 @@ from tests.integration.plugin_rig import (
 from vgpu import names
 
 SOCKET = "milligpu-vgpu.sock"
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A device plugin folder with a short path: those of sockets end at 107 bytes."""
-    path = Path(tempfile.mkdtemp(prefix="dp-"))
-    yield path
-    shutil.rmtree(path)
 
 
 async def served(kubelet: Kubelet, cards: int) -> frozenset[str]:

@@ -2,9 +2,6 @@
 
 import asyncio
 import random
-import shutil
-import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -33,13 +30,6 @@ from tests.integration.plugin_rig import (
 from vgpu import names
 
 REAL = replace(t4("x", 2), uuid="GPU-1f2e3d4c-0000-4000-8000-0123456789ab")
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="dp-"))
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture

@@ -7,10 +7,8 @@ import contextlib
 import itertools
 import os
 import random
-import shutil
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
@@ -61,13 +59,6 @@ PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
 ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0)
 os.execv(sys.executable, [sys.executable, "-m", "plugin"])
 """
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="dp-"))
-    yield path
-    shutil.rmtree(path)
 
 
 def settings(folder: Path) -> dict[str, object]:

@@ -3,11 +3,9 @@
 import ctypes
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,13 +25,6 @@ from vgpu import names
 from vgpu.names import ENV_OURS
 
 Settings = dict[str, object]
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="dp-"))
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
 """What the plugin reads of a kubelet: its list of pods, and the checkpoint beside it."""
 
 import asyncio
-import shutil
-import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -31,13 +29,6 @@ from tests.integration.plugin_rig import (
 from vgpu import names
 
 OTHER = "nvidia.com/gpu"
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="dp-"))
-    yield path
-    shutil.rmtree(path)
 
 
 async def both_listed(kubelet: Kubelet) -> None:
