@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import quote
 
 import grpc
 
 from milligpu.workloads import role
+from plugin import unix
 from plugin.v1beta1 import deviceplugin_pb2 as api
 from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
 from vgpu import quantity
 from webhook.pod import Container, Json, containers
 
 SOCKET = "kubelet.sock"
-# A process shares connections by address; but a new socket at an old address is a new plugin.
-CHANNEL = (("grpc.default_authority", "localhost"), ("grpc.use_local_subchannel_pool", 1))
+CHANNEL = (unix.AUTHORITY, unix.FRESH)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -58,7 +57,7 @@ class Kubelet(rpc.RegistrationServicer):
     async def __aenter__(self) -> Self:
         self._server = grpc.aio.server()
         rpc.add_RegistrationServicer_to_server(self, self._server)
-        self._server.add_insecure_port(_address(self.folder / SOCKET))
+        self._server.add_insecure_port(unix.address(self.folder / SOCKET))
         starting = asyncio.ensure_future(self._server.start())
         try:
             await asyncio.shield(starting)  # half a start cannot be taken back
@@ -85,7 +84,7 @@ class Kubelet(rpc.RegistrationServicer):
         return api.Empty()
 
     async def _dial(self, request: api.RegisterRequest) -> grpc.aio.Channel:
-        address = _address(self.folder / request.endpoint)
+        address = unix.address(self.folder / request.endpoint)
         return grpc.aio.insecure_channel(address, options=CHANNEL)
 
     async def _watch(self, name: str, plugin: rpc.DevicePluginStub) -> None:
@@ -162,7 +161,3 @@ class Kubelet(rpc.RegistrationServicer):
 def pod_key(pod: Json) -> str:
     """Return `namespace/name` of a pod."""
     return f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
-
-
-def _address(socket: Path) -> str:
-    return f"unix:{quote(str(socket))}"

@@ -14,7 +14,7 @@ from vgpu import names
 
 VERSION = "0.5.0"
 """The first in which a device file may have another path on the host."""
-FILE = "milligpu.io-gpu.json"
+FILE = names.CDI_KIND.replace("/", "-") + ".json"
 
 log = structlog.get_logger()
 

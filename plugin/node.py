@@ -154,7 +154,7 @@ class Node:
             for gpu in probe.gpus
             if gpu.uuid not in offer.gpus and (why := self._fault(gpu) or self._withdrawn(gpu))
         )
-        settling = bool(probe.gpus) and not cards and self.now() < self._settles
+        settling = bool(probe.gpus) and not cards and self._settling
         state = "starting" if settling else _state(cards, isinstance(found, InventoryError))
         self._tell_state(state, tuple(notes))
 
@@ -193,12 +193,15 @@ class Node:
     def _fault(self, gpu: Gpu) -> str:
         return self._unfit(gpu) or health.fault(self._health, gpu.uuid, self.now())
 
+    @property
+    def _settling(self) -> bool:
+        return self._settles is not None and self.now() < self._settles
+
     def _withdrawn(self, gpu: Gpu) -> str:
-        settling = self.now() < (self._settles or 0)
-        claim = self._claims.of(gpu.uuid, settling=settling)
+        claim = self._claims.of(gpu.uuid, settling=self._settling)
         if claim and not self.config.beside_others:
             return f"another plugin lists it as {claim}"
-        if settling and not self._claims.served and gpu.uuid not in self.ledger.held:
+        if self._settling and not self._claims.served and gpu.uuid not in self.ledger.held:
             return "the node is new to us, and another plugin may want to list it"
         return ""
 

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote
 
 import grpc
 
+from plugin import unix
 from plugin.v1 import podresources_pb2 as api
 from plugin.v1 import podresources_pb2_grpc as rpc
 from vgpu import names, slots
@@ -17,9 +17,9 @@ DEADLINE = 5.0
 MAX_MESSAGE = 16 * 2**20
 """Bytes of an answer; each device is a message of its own in it."""
 OPTIONS = (
-    ("grpc.default_authority", "localhost"),  # else the escaped path, which Go servers refuse
+    unix.AUTHORITY,
     ("grpc.max_receive_message_length", MAX_MESSAGE),
-    ("grpc.use_local_subchannel_pool", 1),  # a new socket at an old path is a new kubelet
+    unix.FRESH,
 )
 
 
@@ -48,7 +48,7 @@ class Pods:
 
 async def look(socket: Path) -> Pods:
     """Ask the kubelet. Raises grpc.aio.AioRpcError."""
-    async with grpc.aio.insecure_channel(f"unix:{quote(str(socket))}", options=OPTIONS) as channel:
+    async with grpc.aio.insecure_channel(unix.address(socket), options=OPTIONS) as channel:
         kubelet = rpc.PodResourcesListerStub(channel)
         listed = await kubelet.List(api.ListPodResourcesRequest(), timeout=DEADLINE)
         request = api.AllocatableResourcesRequest()

@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
-from urllib.parse import quote
 
 import grpc
 import structlog
 
+from plugin import unix
 from plugin.config import UnusableError
 from plugin.metrics import Metrics
 from plugin.servicer import DevicePlugin
@@ -36,8 +36,6 @@ GRACE: Final = 1.0
 LONGEST_PATH: Final = 107
 """Bytes of a socket's path for which an address has room."""
 
-# Otherwise Python sends the socket's path as the authority, which a kubelet may refuse.
-_CHANNEL: Final = (("grpc.default_authority", "localhost"),)
 _AWAY: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 T = TypeVar("T")
@@ -160,7 +158,7 @@ def _bind(server: grpc.aio.Server, endpoint: Path) -> Identity | None:
     """
     private = _private(endpoint.parent)
     try:
-        server.add_insecure_port(_address(private))
+        server.add_insecure_port(unix.address(private))
         ours = _identity(private)
         private.rename(endpoint)
     except (RuntimeError, OSError) as error:
@@ -169,8 +167,8 @@ def _bind(server: grpc.aio.Server, endpoint: Path) -> Identity | None:
 
 
 async def _register(endpoint: Path, resource: str, metrics: Metrics) -> None:
-    kubelet = _address(endpoint.with_name(KUBELET))
-    async with grpc.aio.insecure_channel(kubelet, options=_CHANNEL) as channel:
+    kubelet = unix.address(endpoint.with_name(KUBELET))
+    async with grpc.aio.insecure_channel(kubelet, options=(unix.AUTHORITY,)) as channel:
         request = api.RegisterRequest(
             version="v1beta1", endpoint=endpoint.name, resource_name=resource
         )
@@ -217,7 +215,3 @@ def _identity(path: Path) -> Identity | None:
 
 def _private(folder: Path) -> Path:
     return folder / f".{secrets.token_hex(4)}.sock"
-
-
-def _address(path: Path) -> str:
-    return f"unix:{quote(str(path))}"

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, Self
-from urllib.parse import quote
 
 import grpc
 
@@ -20,6 +19,7 @@ from milligpu import kubelet
 from milligpu.kubelet import AdmissionError, Context, Grant
 from milligpu.processes import free_port
 from milligpu.workloads import role
+from plugin import unix
 from plugin.__main__ import run
 from plugin.config import Config
 from plugin.gpu import MIB, Event, Gpu, InventoryError, Probe
@@ -97,7 +97,7 @@ class Kubelet(kubelet.Kubelet, resources.PodResourcesListerServicer):
         self.manager.restore()
         self._lister = grpc.aio.server()
         resources.add_PodResourcesListerServicer_to_server(self, self._lister)
-        self._lister.add_insecure_port(f"unix:{quote(str(self.pod_resources))}")
+        self._lister.add_insecure_port(unix.address(self.pod_resources))
         await super().__aenter__()
         await self._lister.start()
         return self
