@@ -179,7 +179,7 @@ CASES = [
             "C": ["contract/test_deploy.py::test_every_object_is_there_once_and_is_labelled"],
             "E": ["cluster/test_deploy_helm.py::test_a_release_lives_and_ends"],
             "D": [
-                "docs/install.md#Upgrade and removal",
+                "docs/how-to/install.md#Upgrade and removal",
                 "docs/how-to/helm.md#Upgrade, go back, take away",
             ],
         },
