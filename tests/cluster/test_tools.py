@@ -1,5 +1,6 @@
 """How the cluster's programs are found; nothing is built here."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -7,12 +8,20 @@ import pytest
 
 from tests.cluster.processes import ClusterError, Processes
 from tests.cluster.tools import ToolError, cache, ensure, folder, golang
-from tests.cluster.tools.recipes import ENVTEST, RECIPES, Recipe
+from tests.cluster.tools.recipes import ENVTEST, HERE, RECIPES, Recipe, versions
 
 
 def test_every_recipe_names_a_module_that_is_here() -> None:
     for name, recipe in RECIPES.items():
         assert (recipe.source / "go.mod").is_file(), name
+
+
+@pytest.mark.parametrize("version", versions())
+def test_a_recipe_builds_the_version_that_it_is_named_for(version: str) -> None:
+    module = (HERE / f"kubernetes-{version}/go.mod").read_text()
+    assert f"k8s.io/kubernetes v{version} " in module
+    staged = re.findall(r"^\tk8s\.io/\S+ => k8s\.io/\S+ v(\S+)$", module, re.MULTILINE)
+    assert set(staged) == {f"0.{version.partition('.')[2]}"}
 
 
 def test_the_key_changes_with_the_flags() -> None:
