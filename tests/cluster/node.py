@@ -32,6 +32,8 @@ URL = f"https://{ADDRESS}:6443"
 SERVICES = "10.96.0.0/16"
 NAMES = (ADDRESS, "10.96.0.1", "127.0.0.1", "kubernetes.default.svc", "kubernetes")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SYNC = 60
+"""Seconds between two looks of a kubelet at a pod, by default; it adds up to half of that."""
 KEEP_LOGS = 5
 """Runs whose logs are kept."""
 DEVICE_PLUGINS = Path("kubelet/device-plugins")
@@ -61,10 +63,13 @@ class Node:
         """End the kubelet; its containers run on."""
         self.processes.stop("kubelet")
 
-    def start_kubelet(self, status_seconds: int = 1) -> None:
-        """Start the kubelet again; it tells the API server of its node after so many seconds."""
+    def start_kubelet(self, status_seconds: int = 1, sync_seconds: int = SYNC) -> None:
+        """Start the kubelet again, with its time between two node statuses, and two looks at a pod.
+
+        A changed Secret reaches a pod's files with the next look at the pod.
+        """
         (self.device_plugins / "kubelet.sock").unlink(missing_ok=True)
-        _kubelet_configuration(self.sandbox.folder, status_seconds)
+        _kubelet_configuration(self.sandbox.folder, status_seconds, sync_seconds)
         self.processes.start("kubelet", _kubelet(self.sandbox, self.plane.kubeconfig))
 
     def restart_kubelet(self) -> None:
@@ -197,7 +202,7 @@ conf_dir = "{network.parent}"
 
 def _node(inside: Sandbox, processes: Processes, plane: ControlPlane) -> None:
     """Start the kubelet and kube-proxy."""
-    _kubelet_configuration(inside.folder, status_seconds=1)
+    _kubelet_configuration(inside.folder, status_seconds=1, sync_seconds=SYNC)
     proxy = inside.folder / "kube-proxy.yaml"
     proxy.write_text(f"""apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
@@ -222,7 +227,7 @@ def _kubelet(inside: Sandbox, kubeconfig: Path) -> list[str]:
     ]
 
 
-def _kubelet_configuration(folder: Path, status_seconds: int) -> None:
+def _kubelet_configuration(folder: Path, status_seconds: int, sync_seconds: int) -> None:
     # nodeStatusUpdateFrequency is 10s by default: most tests would mostly wait for that.
     (folder / "kubelet.yaml").write_text(f"""apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -235,6 +240,7 @@ enforceNodeAllocatable: [none]
 authentication: {{anonymous: {{enabled: true}}, webhook: {{enabled: false}}}}
 authorization: {{mode: AlwaysAllow}}
 nodeStatusUpdateFrequency: {status_seconds}s
+syncFrequency: {sync_seconds}s
 imageGCHighThresholdPercent: 100
 evictionHard:
   memory.available: "0%"
