@@ -13,13 +13,14 @@ from tests.cluster.webhooks import KIND, SHIPPED, ask
 from vgpu import names
 from vgpu.slots import PER_CARD
 
+IMAGE = ("image: milligpu:dev", 3)
+"""What stands in the file for the image's name, and how often."""
 WRITTEN = {
-    "image: milligpu:dev": (f"image: {images.PRODUCT}", 3),
     "MILLIGPU_INVENTORY: nvml": ("MILLIGPU_INVENTORY: simulated", 1),
     # Nobody else lists made-up cards, and every restart would wait.
     'MILLIGPU_SETTLE_SECONDS: "10"': ('MILLIGPU_SETTLE_SECONDS: "0"', 1),
 }
-"""What a user changes in the file: text, its replacement, and how often it stands there."""
+"""What a user changes in the file besides: text, its replacement, and how often it stands there."""
 CARDS = {"one-t4": 1, "two-t4": 2}
 """Simulated inventories that ship in the image, and how many cards they have."""
 SETTINGS: Json = {
@@ -29,10 +30,10 @@ SETTINGS: Json = {
 }
 
 
-def manifest(shipped: Path = SHIPPED) -> str:
+def manifest(shipped: Path = SHIPPED, image: str = images.PRODUCT) -> str:
     """Return the file with the image's name and the simulated inventory in it, nothing else."""
-    text = shipped.read_text()
-    for old, (new, times) in WRITTEN.items():
+    text, (placeholder, places) = shipped.read_text(), IMAGE
+    for old, (new, times) in {placeholder: (f"image: {image}", places), **WRITTEN}.items():
         assert text.count(old) == times, f"{old!r} stands {text.count(old)} times in {shipped}"
         text = text.replace(old, new)
     return text

@@ -1,0 +1,301 @@
+"""From an earlier state to this one and back on the real node, with shares that run and admissions
+that go on: `make e2e-upgrade`. It prints how long each took.
+
+Not among the tests that `make e2e` finds: it needs a cluster without milligpu, and minutes.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.chart import CHART
+from tests.cluster import earlier, images, load, shapes
+from tests.cluster.api import ApiError, Json
+from tests.cluster.conftest import _visible
+from tests.cluster.devices import Held, held, lives
+from tests.cluster.eventually import eventually
+from tests.cluster.helm import Helm
+from tests.cluster.node import Node, cluster
+from tests.cluster.product import manifest, rolled_out, served, slots
+from tests.cluster.shapes import holding
+from tests.cluster.spaces import Report, Space, asking, space
+from tests.cluster.tools.say import say
+from vgpu import names
+from vgpu.slots import PER_CARD
+
+pytestmark = [pytest.mark.node, pytest.mark.timeout(900)]
+
+STATUS_SECONDS = 10
+"""As kubelets are shipped: so long may the scheduler not know what the node offers."""
+WORKLOADS = {
+    "deployment/certs": names.NAMESPACE,
+    "deployment/webhook": names.NAMESPACE,
+    "daemonset/plugin": names.NODE_NAMESPACE,
+}
+SECRETS = ("milligpu-ca", "milligpu-tls")
+CONFIGURATION = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "MutatingWebhookConfiguration",
+    "metadata": {"name": names.WEBHOOK_CONFIGURATION},
+}
+CLUSTER_WIDE = "namespaces,mutatingwebhookconfigurations,clusterroles,clusterrolebindings"
+LABEL = ("-l", "app.kubernetes.io/name=milligpu", "-o", "name")
+VALUES = {
+    "plugin.settings.MILLIGPU_INVENTORY": "simulated",
+    "plugin.settings.MILLIGPU_SETTLE_SECONDS": "0",
+    "webhook.settings.MILLIGPU_CPUS_PER_GPU": "12",
+}
+"""A user's own; the last one shows in the CPU limit of every share: 12 CPUs times 0.01 are 120m."""
+
+
+@pytest.fixture(scope="module")
+def bare(request: pytest.FixtureRequest) -> Iterator[Node]:
+    """A cluster that does not know milligpu yet, and has the images of both states."""
+    with _visible(request.config), cluster() as made, earlier.checkout() as files:
+        archive = str(earlier.archive(files))
+        made.sandbox.run("ctr", "--namespace", "k8s.io", "images", "import", archive)
+        made.stop_kubelet()
+        made.start_kubelet(STATUS_SECONDS)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def before() -> Iterator[Path]:
+    """The files of the earlier state."""
+    with earlier.checkout() as files:
+        yield files
+
+
+def pods(node: Node, namespace: str) -> list[Json]:
+    items: list[Json] = node.plane.api.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+    return items
+
+
+def ours(node: Node) -> list[Json]:
+    return [pod for each in (names.NAMESPACE, names.NODE_NAMESPACE) for pod in pods(node, each)]
+
+
+def settled(node: Node, image: str, shown: int) -> None:
+    """Wait until all that runs of us is of an image and ready, and the node offers so much."""
+    for name, namespace in WORKLOADS.items():
+        rolled_out(node, name, namespace)
+
+    def only() -> bool:
+        found = [c["image"] for pod in ours(node) for c in pod["spec"]["containers"]]
+        assert found == [image] * 4, found
+        return True
+
+    eventually(only, f"two replicas, certs and the plugin of {image}, and no others", 60)
+    eventually(lambda: slots(node) == shown, f"{shown} slots on the node", 60)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a change of the version must leave as it is."""
+
+    lives: list[tuple[str, str, int]]
+    reports: list[dict[str, Report]]
+    held: list[Held]
+    """By the kubelet."""
+    owners: dict[tuple[str, str], float]
+    """By the plugin: slots by pod and card."""
+    secrets: list[Json]
+    bundles: set[str]
+
+
+def standing(users: Space) -> Standing:
+    """Look at the pods that run, at what they hold, and at what the webhook is trusted by."""
+    node = users.node
+    found = users.all_running("model", 3) + users.all_running("whole", 1)
+    uids = {pod["metadata"]["uid"] for pod in found}
+    secrets = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/"
+    entries = node.plane.api.read(CONFIGURATION)["webhooks"]
+    return Standing(
+        lives(found),
+        [users.reports(pod) for pod in found],
+        sorted((each for each in held(node) if each.pod in uids), key=lambda each: each.pod),
+        eventually(lambda: owners(users), "what the plugin knows of its containers", 30),
+        [node.plane.api.get(secrets + name)["data"] for name in SECRETS],
+        {each["clientConfig"]["caBundle"] for each in entries},
+    )
+
+
+def owners(users: Space) -> dict[tuple[str, str], float]:
+    """Return the slots of each pod and card, as the plugin that runs now tells them."""
+    [plugin] = pods(users.node, names.NODE_NAMESPACE)
+    place = f"/api/v1/namespaces/{names.NODE_NAMESPACE}/pods/{plugin['metadata']['name']}:9410"
+    families = text_string_to_metric_families(
+        users.node.plane.api.raw("GET", f"{place}/proxy/metrics")
+    )
+    [found] = (each for each in families if each.name == "milligpu_plugin_container_slots")
+    told = {
+        (sample.labels["pod"], sample.labels["gpu"]): sample.value
+        for sample in found.samples
+        if sample.labels["namespace"] == users.name
+    }
+    assert len(told) == 4, told
+    return told
+
+
+@dataclass
+class Meanwhile:
+    """What is seen from outside while a change goes on."""
+
+    users: Space
+    dark: float = 0
+    """Seconds for which the node showed no slots."""
+    arrived: int = 0
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def look(self) -> None:
+        """Look at the node's slots ten times a second."""
+        last = time.monotonic()
+        while not self.stop.wait(0.1):
+            gone, now = slots(self.users.node) == 0, time.monotonic()
+            self.dark += (now - last) * gone
+            last = now
+
+    def arrive(self) -> None:
+        """Make a pod with a share of a hundredth now and then, which ends by itself."""
+        while not self.stop.wait(2):
+            pod = shapes.pod(f"arrives-{self.arrived}", asking("main", "10m", "--once"))
+            pod["spec"]["restartPolicy"] = "Never"
+            pod["metadata"]["labels"] = {"app": "arrives"}
+            self.users.create(pod)
+            self.arrived += 1
+
+    def ends(self) -> list[Json]:
+        """Wait until every pod that was made has ended; return the states of all."""
+
+        def look() -> list[Json] | None:
+            found = [each["status"] for each in self.users.pods("arrives")]
+            phases = [each["phase"] for each in found]
+            assert not {"Pending", "Running"} & set(phases), phases
+            return found
+
+        return eventually(look, "the end of all pods that arrived", 90)
+
+
+@contextmanager
+def meanwhile(users: Space) -> Iterator[Meanwhile]:
+    made = Meanwhile(users)
+    threads = [threading.Thread(target=each) for each in (made.look, made.arrive)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield made
+    finally:
+        made.stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def change(users: Space, what: str, image: str, act: Callable[[], Any]) -> None:
+    """Change the version under admissions, and see that nobody notices."""
+    node, before, shown = users.node, standing(users), slots(users.node)
+    with (
+        meanwhile(users) as seen,
+        load.steady(node.plane.api, "default", query="?dryRun=All") as admissions,
+    ):
+        time.sleep(2)
+        began = time.monotonic()
+        act()
+        settled(node, image, shown)
+        took = time.monotonic() - began
+        time.sleep(2)
+    ends = seen.ends()
+    refused = [f"{s.get('reason')}: {s.get('message')}" for s in ends if s["phase"] == "Failed"]
+    say(
+        f"{what}: {took:.0f} s; {len(admissions.admissions)} admissions,"
+        f" {len(admissions.failures)} failed, the slowest {admissions.slowest * 1000:.0f} ms;"
+        f" no slots shown for {seen.dark:.1f} s; {seen.arrived} pods arrived,"
+        f" {len(refused)} refused by the kubelet {set(refused) or ''}"
+    )
+    assert [each.fault for each in admissions.failures] == []
+    assert len(admissions.admissions) > 100
+    assert standing(users) == before
+    serves(users)
+
+
+def serves(users: Space) -> None:
+    """See that a new share is translated by the user's settings, and runs beside the others."""
+    users.kubectl("delete", "pods", "-l", "app=arrives", "--now")
+    before = {slot for each in held(users.node) for slot in each.ids}
+    users.create(shapes.pod("late", asking("main", "10m")))
+    made = users.running("late")
+    limits = made["spec"]["containers"][0]["resources"]["limits"]
+    assert limits == {names.CPU: "120m", names.COUNT: "1"}
+    [got] = (each for each in held(users.node) if each.pod == made["metadata"]["uid"])
+    assert len(got.ids) == 1
+    assert not got.ids & before
+    users.kubectl("delete", "pod", "late", "--now")
+
+
+@contextmanager
+def busy(node: Node) -> Iterator[Space]:
+    """Fill the node's two cards: three shares of 30 slots, ten of which are left, and a whole one.
+
+    What is left is for `serves` and for the pods that arrive.
+    """
+    with space(node) as users:
+        model = holding("Deployment", shapes.pod("model", asking("main", "300m")))
+        model["spec"]["replicas"] = 3
+        users.create(model)
+        users.create(holding("Deployment", shapes.pod("whole", asking("main", "1"))))
+        users.all_running("model", 3)
+        users.all_running("whole", 1)
+        eventually(lambda: slots(node) == PER_CARD, "a card's slots, beside the whole one", 60)
+        yield users
+
+
+def gone(node: Node, users: Space) -> None:
+    """See that nothing of us is left, and nothing is refused but by the API server itself."""
+    look = lambda: node.plane.kubectl("get", CLUSTER_WIDE, *LABEL).stdout == ""  # noqa: E731
+    eventually(look, "the end of all", 90)
+    users.create(shapes.pod("plain", {"name": "main"}))
+    with pytest.raises(ApiError, match="must be a standard resource"):
+        users.create(shapes.pod("asks", asking("main", "10m")))
+
+
+def test_by_the_one_file(bare: Node, before: Path) -> None:
+    apply, remove = ("apply", "-f", "-"), ("delete", "-f", "-", "--ignore-not-found")
+    own = ('MILLIGPU_CPUS_PER_GPU: "8"', 'MILLIGPU_CPUS_PER_GPU: "12"')
+    old = manifest(before / "deploy/webhook.yaml", earlier.IMAGE).replace(*own)
+    new = manifest().replace(*own)
+    run = bare.plane.kubectl
+    say(f"installing {earlier.COMMIT[:7]} by kubectl")
+    run(*apply, stdin=old)
+    served(bare)
+    with busy(bare) as users:
+        act = lambda: run(*apply, stdin=new)  # noqa: E731
+        change(users, "upgrade by kubectl apply", images.PRODUCT, act)
+        act = lambda: run(*apply, stdin=old)  # noqa: E731
+        change(users, "back by kubectl apply", earlier.IMAGE, act)
+        run(*remove, stdin=old)
+        gone(bare, users)
+
+
+def test_by_helm(bare: Node, before: Path) -> None:
+    helm = Helm(bare.plane)
+    say(f"installing {earlier.COMMIT[:7]} by Helm")
+    helm("install", "milligpu", str(before / "deploy/chart"), **image(earlier.IMAGE), **VALUES)
+    served(bare)
+    with busy(bare) as users:
+        act = lambda: helm("upgrade", "milligpu", str(CHART), **image(images.PRODUCT), **VALUES)  # noqa: E731
+        change(users, "helm upgrade", images.PRODUCT, act)
+        change(users, "helm rollback", earlier.IMAGE, lambda: helm("rollback", "milligpu"))
+        helm("uninstall", "milligpu")
+        gone(bare, users)
+
+
+def image(name: str) -> dict[str, str]:
+    """Return the chart's values for an image."""
+    repository, _, tag = name.rpartition(":")
+    return {"image.repository": repository, "image.tag": tag}
