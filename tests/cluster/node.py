@@ -77,12 +77,33 @@ class Node:
         self.stop_kubelet()
         self.start_kubelet()
 
+    def pids(self) -> dict[str, str]:
+        """Return the first process of each container, by the container's id in a pod's status.
+
+        They are numbers as the node counts its processes: for commands inside.
+        """
+        tasks = self.sandbox.run("ctr", "--namespace", "k8s.io", "tasks", "list")
+        lines = (line.split() for line in tasks.splitlines()[1:])
+        return {f"containerd://{container}": pid for container, pid, *_ in lines}
+
     def kill(self, *containers: str) -> None:
         """Kill the first process of each container, known by the id in its pod's status."""
-        tasks = self.sandbox.run("ctr", "--namespace", "k8s.io", "tasks", "list")
-        pids = {line.split()[0]: line.split()[1] for line in tasks.splitlines()[1:]}
-        ours = [pids[container.removeprefix("containerd://")] for container in containers]
-        self.sandbox.run("kill", "-KILL", *ours)
+        pids = self.pids()
+        self.sandbox.run("kill", "-KILL", *(pids[container] for container in containers))
+
+    def start_again(self, *programs: str) -> None:
+        """Start programs that were killed, in the order given; a machine's supervisor would.
+
+        A program that others cannot start without answers before the next one is started.
+        """
+        ready = {
+            "kube-apiserver": lambda: answers(self.plane.api),
+            "containerd": lambda: _serves(self.sandbox),
+        }
+        for program in programs:
+            self.processes.again(program)
+            if program in ready:
+                self.processes.wait(program, ready[program], timeout=60)
 
 
 @contextmanager
@@ -157,16 +178,15 @@ leaderElection: {{leaderElect: false}}
 def _runtime(inside: Sandbox, processes: Processes, archives: list[Path]) -> None:
     """Start containerd and give it the images."""
     processes.start("containerd", ["containerd", f"--config={_containerd(inside.folder)}"])
-    socket = Path("/run/containerd/containerd.sock")
-    processes.wait("containerd", lambda: _serves(inside, socket), timeout=30)
+    processes.wait("containerd", lambda: _serves(inside), timeout=30)
     for archive in archives:
         inside.run("ctr", "--namespace", "k8s.io", "images", "import", str(archive))
         archive.unlink()
 
 
-def _serves(inside: Sandbox, socket: Path) -> bool:
+def _serves(inside: Sandbox) -> bool:
     try:
-        inside.run("ctr", "--address", str(socket), "version")
+        inside.run("ctr", "version")
     except ClusterError:
         return False
     return True

@@ -27,10 +27,13 @@ class Processes:
     enter: tuple[str, ...] = ()
     """Command that runs the others as its child: nsenter with its options."""
     running: "dict[str, subprocess.Popen[bytes]]" = field(default_factory=dict)
+    commands: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """How each was started last."""
 
     def start(self, name: str, argv: Sequence[str]) -> None:
         """Start a process; what it prints is added to `<logs>/<name>.log`."""
         self.logs.mkdir(parents=True, exist_ok=True)
+        self.commands[name] = tuple(argv)
         with self.log(name).open("a") as log:
             self.running[name] = subprocess.Popen(
                 [*WITH_US, *self.enter, *argv],
@@ -39,6 +42,10 @@ class Processes:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for us: we end them in order
             )
+
+    def again(self, name: str) -> None:
+        """Start a process that has ended as it was started before."""
+        self.start(name, self.commands[name])
 
     def log(self, name: str) -> Path:
         """Return the file with what a process printed."""
@@ -53,6 +60,14 @@ class Processes:
             os.kill(self._pid(process), number)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(patience)
+
+    def kill(self, *names: str) -> None:
+        """End processes all at once, without asking; they have ended afterwards."""
+        victims = [self.running.pop(name) for name in names]
+        for process in victims:
+            os.kill(self._pid(process), signal.SIGKILL)
+        for process in victims:
+            process.wait()
 
     def _pid(self, process: "subprocess.Popen[bytes]") -> int:
         entered = children(process.pid) if self.enter else ()
