@@ -1,4 +1,4 @@
-"""Many admissions: clients of the API server that create pods and remember what became of each."""
+"""Many admissions: clients of the API server that create objects and remember what became of each."""
 
 import http.client
 import itertools
@@ -21,13 +21,15 @@ PATIENCE = 60
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """One creation of a pod; times by the monotonic clock."""
+    """One creation of a pod or a workload; times by the monotonic clock."""
 
     name: str
     began: float
     ended: float
     fault: str
-    """What the API server said instead; empty for a pod that was made."""
+    """What the API server said instead; empty for an object that was made."""
+    grant: str = ""
+    """The slots of the first container in the answer; empty for none."""
 
 
 @dataclass(slots=True)
@@ -74,33 +76,44 @@ class Client:
         )
         self.link.connect()
         self.headers = {"Authorization": f"Bearer {api.token}", "Content-Type": "application/json"}
-        self.path = collection(plain(""), namespace) + query
+        self.namespace, self.query = namespace, query
 
-    def create(self, pod: Json) -> Admission:
-        """Create a pod."""
-        began = time.monotonic()
-        self.link.request("POST", self.path, json.dumps(pod), self.headers)
+    def create(self, obj: Json) -> Admission:
+        """Create a pod or a workload."""
+        began, path = time.monotonic(), collection(obj, self.namespace) + self.query
+        self.link.request("POST", path, json.dumps(obj), self.headers)
         answer = self.link.getresponse()
-        said = json.loads(answer.read())
-        fault = "" if answer.status == http.HTTPStatus.CREATED else said["message"]
-        return Admission(pod["metadata"]["name"], began, time.monotonic(), fault)
+        said, ended = json.loads(answer.read()), time.monotonic()
+        made = answer.status == http.HTTPStatus.CREATED
+        fault, grant = ("", _grant(said)) if made else (said["message"], "")
+        return Admission(obj["metadata"]["name"], began, ended, fault, grant)
 
     def close(self) -> None:
         """End the connection."""
         self.link.close()
 
 
+def _grant(obj: Json) -> str:
+    limits = shapes.held(obj)["spec"]["containers"][0]["resources"].get("limits", {})
+    return str(limits.get(names.COUNT, ""))
+
+
 @contextmanager
 def steady(
-    api: Api, namespace: str, clients: int = 8, tick: float = 0.2, query: str = ""
+    api: Api,
+    namespace: str,
+    clients: int = 8,
+    tick: float = 0.2,
+    query: str = "",
+    make: Callable[[str], Json] = sharing,
 ) -> Iterator[Load]:
-    """Have clients create sharing pods, all of them at once in every tick, while the block runs."""
+    """Have clients create an object each, all of them at once in every tick, for a while."""
     load, stop, origin = Load(), threading.Event(), time.monotonic()
 
     def work(number: int) -> None:
         with closing(Client(api, namespace, query)) as client:
             for turn in itertools.count():
-                load.admissions.append(client.create(sharing(f"steady-{number}-{turn}")))
+                load.admissions.append(client.create(make(f"steady-{number}-{turn}")))
                 if stop.wait(tick - (time.monotonic() - origin) % tick):
                     return
 
@@ -114,12 +127,14 @@ def steady(
         each.result()
 
 
-def burst(api: Api, namespace: str, make: Callable[[str], Json], pods: int) -> Load:
+def burst(
+    api: Api, namespace: str, make: Callable[[str], Json], pods: int, query: str = ""
+) -> Load:
     """Create so many pods at once, each by a client of its own that is connected already."""
     load, ready = Load(), threading.Barrier(pods, timeout=PATIENCE)
 
     def work(number: int) -> None:
-        with closing(Client(api, namespace)) as client:
+        with closing(Client(api, namespace, query)) as client:
             ready.wait()
             load.admissions.append(client.create(make(f"burst-{number}")))
 
