@@ -7,6 +7,8 @@ from datetime import timedelta
 from vgpu.names import ENV_OURS
 from vgpu.settings import SettingsError, level, setting
 
+TRUST_DELAY = timedelta(seconds=5)
+"""Time in which every API server has read a changed caBundle; a second is usual."""
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -17,19 +19,38 @@ def _duration(text: str) -> timedelta:
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
+def _text(time: timedelta) -> str:
+    exact = ((unit, divmod(time, timedelta(**{name: 1}))) for unit, name in _UNITS.items())
+    return [f"{count}{unit}" for unit, (count, rest) in exact if not rest][-1]
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """Read once, at start, by `vgpu.settings.read`; `MILLIGPU_<FIELD>` sets a field."""
 
-    interval: timedelta = setting(timedelta(minutes=1), _duration)
+    interval: timedelta = setting(timedelta(seconds=15), _duration)
     """Time between two looks at the cluster."""
     ca_life: timedelta = setting(timedelta(days=1095), _duration)
     """Life of the CA; it is renewed at two thirds of it."""
     leaf_life: timedelta = setting(timedelta(days=90), _duration)
     """Life of the serving certificate; at most a third of the CA's, so that the CA lives longer."""
+    secret_delay: timedelta = setting(timedelta(minutes=2), _duration)
+    """Time that a changed Secret may take into the pods; a kubelet by default takes 60 to 90 s."""
     log_level: str = setting("info", level)
 
     def __post_init__(self) -> None:
+        faults = []
         if self.leaf_life * 3 > self.ca_life:
-            fault = f"{ENV_OURS}LEAF_LIFE: must be at most a third of {ENV_OURS}CA_LIFE"
-            raise SettingsError(f"bad settings:\n  {fault}")
+            faults.append(f"{ENV_OURS}LEAF_LIFE: must be at most a third of {ENV_OURS}CA_LIFE")
+        # One look may fail, and when the CA is new as well its leaf has to wait.
+        needed = 2 * self.interval + TRUST_DELAY + self.secret_delay
+        if self.leaf_life < 3 * needed:
+            faults.append(
+                f"{ENV_OURS}LEAF_LIFE: {_text(self.leaf_life)} is too short, it must be at least"
+                f" {_text(3 * needed)}; its last third is there to renew it, which may take"
+                f" {_text(needed)}: twice {ENV_OURS}INTERVAL ({_text(self.interval)}),"
+                f" {_text(TRUST_DELAY)} until the API servers trust a new CA,"
+                f" and {ENV_OURS}SECRET_DELAY ({_text(self.secret_delay)})"
+            )
+        if faults:
+            raise SettingsError("bad settings:\n  " + "\n  ".join(faults))

@@ -1,8 +1,11 @@
+import re
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from certs.config import Config
+from certs.config import TRUST_DELAY, Config
 from vgpu.settings import SettingsError, read
 
 
@@ -34,3 +37,45 @@ def test_a_certificate_must_not_outlive_its_ca() -> None:
 
 def test_the_longest_times_can_be_reckoned_with() -> None:
     assert read(Config, {"MILLIGPU_CA_LIFE": "999999d"}).ca_life.days == 999999
+
+
+def test_a_life_that_is_too_short_is_refused_with_the_arithmetic() -> None:
+    with pytest.raises(SettingsError) as caught:
+        read(Config, {"MILLIGPU_LEAF_LIFE": "5m"})
+    assert str(caught.value) == (
+        "bad settings:\n  MILLIGPU_LEAF_LIFE: 5m is too short, it must be at least 465s; its last"
+        " third is there to renew it, which may take 155s: twice MILLIGPU_INTERVAL (15s), 5s until"
+        " the API servers trust a new CA, and MILLIGPU_SECRET_DELAY (2m)"
+    )
+
+
+TIMES = st.integers(1, 50_000).map("{}s".format) | st.integers(1, 700).map("{}m".format)
+"""Up to some hours: nobody waits longer for a Secret."""
+
+
+@given(TIMES, TIMES, TIMES)
+def test_the_least_life_that_is_named_would_do(interval: str, delay: str, leaf: str) -> None:
+    settings = {
+        "MILLIGPU_INTERVAL": interval,
+        "MILLIGPU_SECRET_DELAY": delay,
+        "MILLIGPU_CA_LIFE": "999999d",
+    }
+    try:
+        config = read(Config, settings | {"MILLIGPU_LEAF_LIFE": leaf})
+    except SettingsError as fault:
+        found = re.search(r"LEAF_LIFE: (\w+) is too short, it must be at least (\w+);", str(fault))
+        assert found
+        least = read(Config, settings | {"MILLIGPU_LEAF_LIFE": found[2]}).leaf_life
+        one_less = f"{int(least.total_seconds()) - 1}s"
+        with pytest.raises(SettingsError, match=f"at least {found[2]};"):
+            read(Config, settings | {"MILLIGPU_LEAF_LIFE": one_less})
+    else:
+        assert config.leaf_life / 3 >= 2 * config.interval + TRUST_DELAY + config.secret_delay
+
+
+def test_both_faults_of_a_life_are_told() -> None:
+    with pytest.raises(SettingsError) as caught:
+        read(Config, {"MILLIGPU_CA_LIFE": "2m", "MILLIGPU_LEAF_LIFE": "1m"})
+    first, second = str(caught.value).splitlines()[1:]
+    assert "at most a third" in first
+    assert "too short" in second

@@ -143,16 +143,16 @@ def run(cluster: Memory, turns: int) -> tuple[list[float | None], list[tuple[str
     return stop.waited, [(line["decision"], line["log_level"]) for line in lines]
 
 
-def test_it_looks_every_minute_and_says_each_decision_once() -> None:
+def test_it_looks_each_interval_and_says_each_decision_once() -> None:
     waited, said = run(empty(), turns=3)
-    assert waited == [60, 60, 60]
+    assert waited == [15, 15, 15]
     steps = ("MakeCa", "SetBundles", "IssueLeaf", "Keep")
     assert said == [(step, "info") for step in steps]
 
 
 def test_what_is_missing_is_looked_for_soon_and_then_less_often() -> None:
     waited, said = run(Refusing(), turns=9)
-    assert waited == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert waited == [1, 2, 4, 8, 15, 15, 15, 15, 15]
     assert said == [("Wait", "warning")]
 
 
@@ -173,7 +173,7 @@ class Away(Memory):
 def test_a_fault_after_a_good_time_is_looked_at_soon() -> None:
     # The first turn reads four times: three steps, and that nothing is left to do.
     waited, _ = run(Away({1, 2, 7, 8}), turns=6)
-    assert waited == [1, 2, 60, 1, 2, 60]
+    assert waited == [1, 2, 15, 1, 2, 15]
 
 
 def test_what_fails_again_and_again_is_said_once() -> None:

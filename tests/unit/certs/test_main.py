@@ -15,7 +15,7 @@ KUBECONFIGS = ("", "a: [", "a: b", "current-context: 3\ncontexts: 4\nclusters: {
             {"MILLIGPU_LEAF_LIFE": "soon", "MILLIGPU_COLOUR": "red"},
             "bad settings:\n"
             "  MILLIGPU_COLOUR: no such setting; there are MILLIGPU_CA_LIFE, MILLIGPU_INTERVAL, "
-            "MILLIGPU_LEAF_LIFE, MILLIGPU_LOG_LEVEL\n"
+            "MILLIGPU_LEAF_LIFE, MILLIGPU_LOG_LEVEL, MILLIGPU_SECRET_DELAY\n"
             "  MILLIGPU_LEAF_LIFE='soon': must be a time such as 90s, 10m, 12h or 90d\n",
         ),
         *(

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from certs.bundle import merge
+from certs.config import Config
 from certs.model import Bundles, Held, KeyPair, Stored
 from certs.plan import IssueLeaf, Keep, MakeCa, SetBundles, Wait, plan
 from tests.unit.certs.made import CONFIG, DAY, NOW, authority, served
@@ -131,7 +132,10 @@ def test_it_is_kept_for_two_thirds_of_its_life(age: timedelta) -> None:
 
 
 def test_what_is_back_dated_is_not_old_at_once() -> None:
-    short = CONFIG.__class__(ca_life=timedelta(minutes=15), leaf_life=timedelta(minutes=5))
+    short = Config(
+        ca_life=timedelta(minutes=30),
+        leaf_life=timedelta(minutes=10),
+    )
     ca = authority(life=short.ca_life)
     leaf = served(ca, life=short.leaf_life)
     assert isinstance(plan(held(ca, leaf, ca.certificate), NOW, short), Keep)
