@@ -82,9 +82,10 @@ class Http:
         return all(each.watchers > 0 for each in self.resources)
 
     def _state(self, *, well: bool) -> _Page:
+        unknown = {each.unknown for each in self.resources if each.unknown and not each.watchers}
         state = {
             "state": self.node.state,
-            "notes": self.node.notes,
+            "notes": [*self.node.notes, *sorted(unknown)],
             "kubelet_listens": self._listens(),
             "gpus": [
                 {

@@ -55,6 +55,8 @@ class DevicePlugin(rpc.DevicePluginServicer, Generic[Device]):
         self.resource: Resource[Device] = resource
         self.watchers = 0
         """Open streams of ListAndWatch: 1 when a kubelet listens."""
+        self.unknown = ""
+        """Why the kubelet did not know us when it was last tried, as half a sentence."""
         self._node = node
         self._metrics = metrics
         self._open = False

@@ -101,6 +101,8 @@ async def run(folder: Path, servicer: DevicePlugin[Any], metrics: Metrics) -> No
     pause, failing = BACK_OFF[0], False
     while True:
         try:
+            if _identity(kubelet) is None:
+                servicer.unknown = f"waiting for the kubelet: there is no {kubelet}"
             known = await _found(lambda: _identity(kubelet), "waiting for the kubelet", kubelet)
             async with _serving(endpoint, servicer) as ours:
                 registering = asyncio.create_task(_register(endpoint, resource, metrics))
@@ -115,7 +117,7 @@ async def run(folder: Path, servicer: DevicePlugin[Any], metrics: Metrics) -> No
             metrics.registrations.labels(resource, "refused" if refused else "unreachable").inc()
             said = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
             (log.debug if failing else log.warning)("not registered", resource=resource, why=said)
-            failing = True
+            servicer.unknown, failing = f"not registered with the kubelet: {said}", True
         await asyncio.sleep(pause)
         pause = min(2 * pause, BACK_OFF[1])
 

@@ -156,6 +156,20 @@ async def test_the_kubelet_comes_late_and_goes_away(folder: Path) -> None:
 
 
 @in_loop
+async def test_that_there_is_no_kubelet_is_told(folder: Path) -> None:
+    async with plugin(folder, Cards(A)) as running:
+
+        async def told() -> bool:
+            notes = (await running.state())["notes"]
+            return bool(notes == [f"waiting for the kubelet: there is no {folder}/kubelet.sock"])
+
+        await eventually(told)
+        async with Kubelet(folder) as kubelet:
+            await served(kubelet, 1)
+            assert (await running.state())["notes"] == []
+
+
+@in_loop
 async def test_a_dead_socket_of_the_kubelet(folder: Path) -> None:
     """A kubelet that was killed leaves its socket; failures in a row are logged once."""
     with socket.socket(socket.AF_UNIX) as dead:
@@ -211,6 +225,11 @@ async def test_a_refused_registration_is_logged_and_counted(folder: Path) -> Non
                     return {f"{name} is not wanted" for name in names.GRANT_KEYS} <= said
 
                 await eventually(told)
+                notes = (await running.state())["notes"]
+                assert notes == [
+                    f"not registered with the kubelet: {name} is not wanted"
+                    for name in sorted(names.GRANT_KEYS)
+                ]
                 for name in names.GRANT_KEYS:
                     line = f'registrations_total{{outcome="refused",resource="{name}"}}'
                     assert await running.metric(f"milligpu_plugin_{line}") >= 1
