@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from http.client import HTTPException
 from typing import TypeVar
 
 from tests.cluster.api import ApiError
@@ -23,7 +24,7 @@ def eventually(
             if found := look():
                 return found
             last = f"; the last look gave {found!r}"
-        except (AssertionError, ApiError, OSError) as error:
+        except (AssertionError, ApiError, OSError, HTTPException) as error:
             last = f"; the last look: {error}"
         if time.monotonic() > deadline:
             told = what if isinstance(what, str) else what()

@@ -5,17 +5,21 @@ no account of one moment: look when pods neither come nor go.
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import grpc
 from prometheus_client.parser import text_string_to_metric_families
 
 from plugin import pods
 from tests.cluster.api import Json
 from tests.cluster.devices import held
+from tests.cluster.eventually import eventually
 from tests.cluster.node import NAME, Node
+from tests.cluster.processes import ClusterError
 from vgpu import names, slots
 from vgpu.slots import PER_CARD, Whole
 
@@ -95,8 +99,8 @@ def _container(it: Container, seen: Seen) -> Iterator[str]:
     for name in (names.ENV_GPU_UUID, names.ENV_VISIBLE_DEVICES):
         if (value := it.env.get(name, "")) != ",".join(sorted(cards)):
             yield f"{who}: {name} is {value!r}, it holds some of {sorted(cards)}"
-    expected = str(len(ids)) if ids - wholes else None
-    if (value := it.env.get(names.ENV_SLOTS)) != expected:
+    expected = str(len(ids)) if ids - wholes else ""
+    if (value := it.env.get(names.ENV_SLOTS, "")) != expected:
         yield f"{who}: {names.ENV_SLOTS} is {value!r}, not {expected!r}"
 
 
@@ -158,6 +162,21 @@ def _of(ids: Iterable[str]) -> set[str]:
 def _worth(device_id: str) -> int:
     """Return how many slots a device is."""
     return PER_CARD if isinstance(slots.parse(device_id), Whole) else 1
+
+
+def agree(node: Node, seconds: float) -> float:
+    """Wait until all accounts agree, and return the seconds that this took."""
+    start, found = time.monotonic(), list[str]()
+
+    def again() -> bool:
+        try:
+            found[:] = faults(look(node))
+        except (grpc.aio.AioRpcError, ClusterError, LookupError, ValueError) as error:
+            found[:] = [repr(error)]  # somebody does not answer yet, or a container has just ended
+        return not found
+
+    eventually(again, lambda: "one account of who holds what: " + "; ".join(found), seconds)
+    return time.monotonic() - start
 
 
 def look(node: Node) -> Seen:
