@@ -1,4 +1,4 @@
-"""Many admissions: clients of the API server that create objects and remember what became of each."""
+"""Many admissions: clients of the API server that create objects, and what became of each."""
 
 import http.client
 import itertools
