@@ -47,10 +47,9 @@ class Config:
         if self.leaf_life < 3 * needed:
             faults.append(
                 f"{ENV_OURS}LEAF_LIFE: {_text(self.leaf_life)} is too short, it must be at least"
-                f" {_text(3 * needed)}; its last third is there to renew it, which may take"
-                f" {_text(needed)}: twice {ENV_OURS}INTERVAL ({_text(self.interval)}),"
-                f" {_text(TRUST_DELAY)} until the API servers trust a new CA,"
-                f" and {ENV_OURS}SECRET_DELAY ({_text(self.secret_delay)})"
+                f" {_text(3 * needed)}. The last third is there to renew it: {_text(needed)}, which"
+                f" is twice {ENV_OURS}INTERVAL ({_text(self.interval)}), {_text(TRUST_DELAY)} for"
+                f" a new CA, and {ENV_OURS}SECRET_DELAY ({_text(self.secret_delay)})"
             )
         if faults:
             raise SettingsError("bad settings:\n  " + "\n  ".join(faults))

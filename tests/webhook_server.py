@@ -85,7 +85,7 @@ def slow() -> Flask:
         time.sleep(SLOW_SECONDS)
         return answer(document, config)
 
-    return create_app(Config(), Metrics(), lambda: not worker.draining.is_set(), decide)
+    return create_app(Config(), Metrics(), lambda: (not worker.draining.is_set(), "ending"), decide)
 
 
 def broken() -> Flask:

@@ -34,12 +34,14 @@ _LONGEST = 253  # characters of a name in Kubernetes; what claims to be one is c
 log = structlog.get_logger()
 
 Decide = Callable[[object, Config], Answer]
+Ready = Callable[[], tuple[bool, str]]
+"""Tells whether reviews should come here, and a sentence about it."""
 
 
 def create_app(
     config: Config,
     metrics: Metrics,
-    ready: Callable[[], bool] = lambda: True,
+    ready: Ready = lambda: (True, "ok"),
     decide: Decide = answer,
 ) -> Flask:
     """Return the WSGI application. `ready` is asked by /readyz, `decide` answers a review."""
@@ -102,10 +104,11 @@ def _json(text: str, after: Callable[[], None]) -> WSGIApplication:
     return page
 
 
-def _readyz(ready: Callable[[], bool]) -> str:
-    if not ready():
-        raise exceptions.ServiceUnavailable("ending")
-    return "ok\n"
+def _readyz(ready: Ready) -> str:
+    is_ready, sentence = ready()
+    if not is_ready:
+        raise exceptions.ServiceUnavailable(sentence)
+    return f"{sentence}\n"
 
 
 def _exposition(metrics: Metrics) -> Response:

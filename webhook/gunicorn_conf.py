@@ -18,7 +18,7 @@ try:
 except settings.SettingsError as fault:
     sys.exit(f"webhook: {fault}")
 log.configure(_config.log_level)
-_certificate = Certificate(_config.tls_dir)
+certificate = Certificate(_config.tls_dir)
 
 wsgi_app = "webhook.wsgi:app"
 _everywhere = "[::]" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - a server in a pod
@@ -40,8 +40,8 @@ graceful_timeout = int(_config.drain_seconds) + 15
 worker_tmp_dir = "/dev/shm"  # noqa: S108
 control_socket_disable = True
 
-certfile = str(_certificate.certificate)
-keyfile = str(_certificate.key)
+certfile = str(certificate.certificate)
+keyfile = str(certificate.key)
 do_handshake_on_connect = False
 
 accesslog = None
@@ -51,7 +51,7 @@ logconfig_dict = log.for_gunicorn(_config.log_level)
 
 def ssl_context(_conf: Any, _default: Any) -> ssl.SSLContext | None:
     """Return the TLS context for a new connection."""
-    return _certificate.context()
+    return certificate.context()
 
 
 def on_starting(_server: Any) -> None:
@@ -62,7 +62,7 @@ def on_starting(_server: Any) -> None:
     """
     # Process 1 of a container ignores SIGTERM unless it says what to do.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    _certificate.wait()
+    certificate.wait()
 
 
 def post_worker_init(worker: Any) -> None:

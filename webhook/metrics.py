@@ -1,5 +1,6 @@
 """What the webhook counts. All labels have a closed set of values."""
 
+from collections.abc import Callable
 from functools import cache
 from typing import Final
 
@@ -18,9 +19,12 @@ _SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0
 
 
 class Metrics:
-    """The instruments of one process, on a registry of their own."""
+    """The instruments of one process, on a registry of their own.
 
-    def __init__(self) -> None:
+    `end` tells when the certificate that is being served ends, in seconds since 1970.
+    """
+
+    def __init__(self, end: Callable[[], float] = lambda: 0.0) -> None:
         self.registry = registry = prometheus.CollectorRegistry()
         prometheus.ProcessCollector(registry=registry)
         labels = ("operation", "kind", "verdict", "dry_run")
@@ -48,6 +52,11 @@ class Metrics:
             ("status",),
             registry=registry,
         )
+        prometheus.Gauge(
+            "milligpu_webhook_certificate_not_after_timestamp_seconds",
+            "When the certificate that is being served ends, in seconds since 1970.",
+            registry=registry,
+        ).set_function(end)
 
     def reviewed(self, answer: Answer, seconds: float) -> None:
         """Count an answer and the time that it took."""

@@ -1,11 +1,20 @@
 """The application that gunicorn's worker loads."""
 
 import os
+from datetime import UTC, datetime
 
 from vgpu import settings
 from webhook.app import create_app
 from webhook.config import Config
+from webhook.gunicorn_conf import certificate
 from webhook.metrics import Metrics
 from webhook.worker import draining
 
-app = create_app(settings.read(Config, os.environ), Metrics(), ready=lambda: not draining.is_set())
+
+def ready() -> tuple[bool, str]:
+    """Return whether reviews should come here, and a sentence about it."""
+    return (False, "ending") if draining.is_set() else certificate.state(datetime.now(UTC))
+
+
+metrics = Metrics(lambda: certificate.end.timestamp())
+app = create_app(settings.read(Config, os.environ), metrics, ready)

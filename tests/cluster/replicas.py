@@ -90,7 +90,7 @@ def unhurried() -> Flask:
         time.sleep(TAKES_SECONDS)
         return answer(document, config)
 
-    return create_app(Config(), Metrics(), lambda: not worker.draining.is_set(), decide)
+    return create_app(Config(), Metrics(), lambda: (not worker.draining.is_set(), "ending"), decide)
 
 
 def workers(replica: Webhook) -> tuple[int, ...]:

@@ -8,12 +8,14 @@ import ssl
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from certs import issue
 from milligpu import processes
 from milligpu.processes import ProgramError, Webhook, certificates, write_pair
 from tests.webhook_server import JSON, SECRET, SLOW_SECONDS, UID, plain, pod, post, review, secure
@@ -53,7 +55,8 @@ def answered(client: ssl.SSLSocket) -> tuple[int, bytes]:
 def test_an_ask_comes_back_as_slots(shared: Webhook) -> None:
     answer = shared.review(review(pod()))["response"]
     assert answer["patchType"] == "JSONPatch"
-    assert shared.get("/readyz") == (200, "ok\n")
+    status, text = shared.get("/readyz")
+    assert (status, text[:4]) == (200, "ok: ")
     assert shared.get("/livez") == (200, "ok\n")
 
 
@@ -386,6 +389,50 @@ def test_it_waits_for_its_first_certificate(tmp_path: Path) -> None:
         assert len(events(webhook, "waiting for the certificate")) == 1
 
 
+def served_end(webhook: Webhook) -> float:
+    _, text = webhook.get("/metrics")
+    name = "milligpu_webhook_certificate_not_after_timestamp_seconds"
+    (value,) = (line.split()[1] for line in text.splitlines() if line.startswith(f"{name} "))
+    return float(value)
+
+
+def test_readiness_and_a_metric_tell_the_end_of_what_is_served(tmp_path: Path) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    authority = issue.ca(issue.fresh(now), timedelta(days=1))
+    with processes.webhook(tmp_path) as webhook:
+
+        def serve(end: datetime) -> Webhook:
+            pair = issue.leaf(issue.fresh(now), end - now, authority, [processes.HOST])
+            write_pair(tmp_path / "tls", pair)
+            return Webhook(webhook.program, webhook.port, authority.certificate)
+
+        end = now + timedelta(hours=5)
+        good = serve(end)
+        status, text = good.get("/readyz")
+        assert (status, text[:3]) == (200, "ok:")
+        assert f" to {end:%Y-%m-%dT%H:%M:%SZ}," in text
+        assert served_end(good) == end.timestamp()
+        # What lies in the folder and is not served counts for nothing.
+        (tmp_path / "tls/tls.key").write_bytes(b"")
+        assert good.get("/readyz")[0] == 200
+        assert served_end(good) == end.timestamp()
+
+        with closing(good.connect()) as kept:
+            kept.request("GET", "/livez")
+            assert kept.getresponse().read() == b"ok\n"
+            brief = serve(datetime.now(UTC) + timedelta(seconds=4))
+            assert brief.get("/readyz")[0] == 200
+            assert served_end(brief) < end.timestamp()
+            time.sleep(4)
+            kept.request("GET", "/readyz")
+            response = kept.getresponse()
+            assert response.status == 503
+            assert response.read().startswith(b"not ready: the served certificate ")
+            # It goes on with those whom it has.
+            kept.request("POST", "/mutate", json.dumps(review(pod())), JSON)
+            assert json.loads(kept.getresponse().read())["response"]["allowed"]
+
+
 def test_it_ends_when_told_to_while_it_waits(tmp_path: Path) -> None:
     with processes.webhook(tmp_path, wait=False, tls_dir=tmp_path / "never") as webhook:
         webhook.program.wait_until(lambda: bool(events(webhook, "waiting for the certificate")))
@@ -415,7 +462,7 @@ def test_readiness_ends_before_service_does(tmp_path: Path) -> None:
     with processes.webhook(tmp_path, drain_seconds=3) as webhook:
         kept = webhook.connect()
         kept.request("GET", "/readyz")
-        assert kept.getresponse().read() == b"ok\n"
+        assert kept.getresponse().read().startswith(b"ok: ")
         webhook.program.process.send_signal(signal.SIGTERM)
         webhook.program.wait_until(lambda: webhook.get("/readyz") == (503, "ending\n"))
         assert webhook.get("/livez") == (200, "ok\n")
