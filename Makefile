@@ -10,7 +10,7 @@ BIN    := $(VENV)/bin
 IMAGE  ?= milligpu:dev
 EXAMPLE ?=
 
-.PHONY: help setup demo check test e2e e2e-long e2e-helm e2e-upgrade cluster cluster-down bench placement soak burst image manifests proto lock clean
+.PHONY: help setup demo check test e2e e2e-long e2e-helm e2e-kill e2e-upgrade cluster cluster-down bench placement soak burst image manifests proto lock clean
 
 help: ## show this
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -50,6 +50,10 @@ e2e-long: setup ## as root: what waits for minutes on that cluster: the plugin's
 e2e-helm: setup ## as root: milligpu installed, changed and taken away by Helm 3 and 4 on that cluster
 	$(BIN)/python -m tests.cluster.setup
 	$(BIN)/pytest -m node -p no:cacheprovider tests/cluster/helm_on_a_node.py
+
+e2e-kill: setup ## as root: each part of that cluster killed while slots change hands, and all at once; who holds what; prints figures
+	$(BIN)/python -m tests.cluster.setup
+	$(BIN)/pytest -s -m node -p no:cacheprovider tests/cluster/test_node_kills.py
 
 e2e-upgrade: setup ## as root: from an earlier state and back on that cluster, by kubectl and by Helm, with shares running; prints figures
 	$(BIN)/python -m tests.cluster.setup
