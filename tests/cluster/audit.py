@@ -7,7 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.cluster.api import Json
+from vgpu import names
 
+ACCOUNTS = f"system:serviceaccount:{names.NAMESPACE}"
+"""How the user names of all our service accounts begin, those at the nodes too."""
+CERTS = f"{ACCOUNTS}:certs"
+TURN = [
+    ("get", "secrets", names.SECRET_CA),
+    ("get", "secrets", names.SECRET_SERVING),
+    ("get", "mutatingwebhookconfigurations", names.WEBHOOK_CONFIGURATION),
+]
+"""What the certificate keeper asks for, each time that it looks."""
 POLICY = """apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -84,6 +94,25 @@ def _request(event: Json) -> Request:
         name=ref.get("name", ""),
         body=event.get("requestObject", {}),
     )
+
+
+def turns(requests: Iterable[Request]) -> int:
+    """Return how often the certificate keeper looked; it must have asked for nothing else."""
+    asked = [(it.verb, it.resource, it.name) for it in requests if it.user == CERTS]
+    whole = asked[asked.index(TURN[0]) :] if TURN[0] in asked else []
+    assert whole == (TURN * len(whole))[: len(whole)]
+    assert asked == TURN[len(TURN) - (len(asked) - len(whole)) :] + whole
+    return len(whole) // len(TURN)
+
+
+def telling(requests: Iterable[Request]) -> list[Request]:
+    """Return those by which a node told that it offers more or less of our resources."""
+    return [
+        each
+        for each in requests
+        if (each.verb, each.resource) == ("patch", "nodes/status")
+        and not {*names.GRANT_KEYS}.isdisjoint(each.body["status"].get("allocatable", ()))
+    ]
 
 
 def counted(requests: Iterable[Request]) -> Counter[tuple[str, str]]:

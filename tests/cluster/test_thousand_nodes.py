@@ -20,7 +20,7 @@ from milligpu import processes
 from milligpu.processes import Program, Webhook
 from tests.cluster import webhooks
 from tests.cluster.api import Json, collection
-from tests.cluster.audit import Audit
+from tests.cluster.audit import CERTS, Audit, turns
 from tests.cluster.controlplane import TOKEN, ControlPlane, control_plane
 from tests.cluster.load import plain, sharing
 from tests.cluster.processes import children
@@ -33,14 +33,8 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
 NODES, PODS, SHARING = 1000, 3000, 300
 ASKS = 20
 """Asks in a look, and as many pods without one."""
-TURN = [
-    ("get", "secrets", names.SECRET_CA),
-    ("get", "secrets", names.SECRET_SERVING),
-    ("get", "mutatingwebhookconfigurations", names.WEBHOOK_CONFIGURATION),
-]
-"""What the certificate keeper asks for, each time that it looks."""
 LOOK_SECONDS = 6
-ADMIN, CERTS = "admin", f"system:serviceaccount:{names.NAMESPACE}:certs"
+OURS = {CERTS, "admin", "system:apiserver"}
 GROWTH_KIB = 4096
 """What a process may grow by for reasons of its own; to know a thousand nodes would take more."""
 
@@ -89,8 +83,8 @@ def keeper(plane: ControlPlane, folder: Path) -> Iterator[Program]:
 class Looked:
     """What was seen in some seconds."""
 
-    turns: int
-    """Looks of the certificate keeper."""
+    looks: int
+    """Of the certificate keeper."""
     reviews: int
     """Reviews for `ASKS` asks, and as many pods without one."""
     users: frozenset[str]
@@ -107,13 +101,10 @@ def observed(cluster: Cluster) -> Looked:
             api.create(make(f"look-{number}"), query="?dryRun=All")
     time.sleep(LOOK_SECONDS)
     requests = cluster.audit.since(mark)
-    asked = [(it.verb, it.resource, it.name) for it in requests if it.user == CERTS]
-    whole = asked[asked.index(TURN[0]) :]
-    turns = len(whole) // len(TURN)
-    assert turns >= LOOK_SECONDS // 2
-    assert whole[: turns * len(TURN)] == TURN * turns
-    others = {it.user for it in requests} - {ADMIN, CERTS, "system:apiserver"}
-    return Looked(turns, reviews(cluster) - before, frozenset(others), memory(cluster))
+    looks = turns(requests)
+    assert looks >= LOOK_SECONDS // 2
+    others = {it.user for it in requests} - OURS
+    return Looked(looks, reviews(cluster) - before, frozenset(others), memory(cluster))
 
 
 def reviews(cluster: Cluster) -> int:

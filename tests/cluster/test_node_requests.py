@@ -1,0 +1,225 @@
+"""What a node costs the API server because of us, counted in its audit log; and what the plugin
+asks of its own kubelet. Counts are asserted, and all are printed (`pytest -s`): the table of
+docs/explanation/scale.md is made of them.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests import soak
+from tests.cluster import shapes
+from tests.cluster.api import Json
+from tests.cluster.audit import ACCOUNTS, CERTS, Audit, Request, counted, telling, turns
+from tests.cluster.devices import CHECKPOINT, allocatable
+from tests.cluster.eventually import eventually
+from tests.cluster.holders import scrape
+from tests.cluster.node import NAME, Node
+from tests.cluster.opens import watched
+from tests.cluster.product import configured, use_cards
+from tests.cluster.spaces import Space, asking, reporting
+from tests.cluster.test_node_health import CARDS, Inventory
+from tests.cluster.test_node_kills import containers
+from tests.cluster.test_node_webhook import reviews
+from tests.cluster.tools.say import say
+from vgpu import names
+from vgpu.slots import PER_CARD
+
+pytestmark = [pytest.mark.node, pytest.mark.long]
+
+REST = soak.either(60, 300)
+"""Seconds for which nothing happens."""
+SETTLED = 25
+"""Seconds until a change is known to all: the plugin's looks, and two statuses of the node."""
+POLL, INTERVAL = 5, 15
+"""Seconds between two looks, of the plugin at its kubelet and of certs at the cluster."""
+PLACES = (names.NAMESPACE, names.NODE_NAMESPACE)
+SLOTS = 2 * PER_CARD
+OF_A_CARD, OF_A_CONTAINER = 6, 2
+"""Series of the plugin's metrics."""
+
+
+@pytest.fixture(scope="module")
+def audit(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audit]:
+    """The API server with an audit log, and a node that tells its status as often as real ones."""
+    use_cards(node, "two-t4")
+    made, command = Audit(tmp_path_factory.mktemp("audit")), node.processes.commands[SERVER]
+    restart(node, (*command, *made.arguments()), status_seconds=10)
+    yield made
+    restart(node, command, status_seconds=1)
+
+
+SERVER = "kube-apiserver"
+
+
+def restart(node: Node, command: tuple[str, ...], status_seconds: int) -> None:
+    node.processes.kill(SERVER)
+    node.processes.commands[SERVER] = command
+    node.start_again(SERVER)
+    node.stop_kubelet()
+    node.start_kubelet(status_seconds)
+    eventually(lambda: allocatable(node) == SLOTS, "all slots in the node's status", 60)
+    time.sleep(SETTLED)
+
+
+def ours(requests: list[Request]) -> list[Request]:
+    """Return those of our own programs, all service accounts together."""
+    return [each for each in requests if each.user.startswith(ACCOUNTS)]
+
+
+def of_the_kubelet(requests: list[Request], namespace: str) -> Counter[tuple[str, str]]:
+    """Return the kubelet's requests about what is in a namespace."""
+    return counted(it for it in requests if it.program == "kubelet" and it.namespace == namespace)
+
+
+def kubelet_looks(node: Node) -> Counter[str]:
+    """Return how often the kubelet was asked for its pods, and for its devices."""
+    text = node.plane.api.raw("GET", f"/api/v1/nodes/{NAME}/proxy/metrics")
+    prefix = "kubelet_pod_resources_endpoint_requests_"
+    return Counter(
+        {
+            family.name.removeprefix(prefix): int(sum(it.value for it in family.samples))
+            for family in text_string_to_metric_families(text)
+            if family.name.startswith(prefix)
+        }
+    )
+
+
+def show(what: str, requests: list[Request]) -> None:
+    """Print who asked for what, of that which concerns us."""
+    say(f"{what}:")
+    about = [it for it in requests if it.namespace in PLACES or it.user.startswith(ACCOUNTS)]
+    found = Counter((it.program, it.verb, it.resource, it.namespace, it.name) for it in about)
+    for each, count in found.most_common():
+        say(f"  {count} {' '.join(each)}")
+    say(f"  {len(telling(requests))} node statuses that tell of our resources")
+
+
+def test_nobody_of_us_watches_and_a_kubelet_watches_what_its_pods_name(
+    node: Node, audit: Audit
+) -> None:
+    requests = audit.since(0)
+    assert not [each for each in ours(requests) if each.verb in ("watch", "list")]
+    seen = {(it.namespace, it.resource, it.name) for it in requests if it.program == "kubelet"}
+    watches = sorted(each for each in seen if each[0] in PLACES and each[1] != "pods")
+    show("since the API server's start", requests)
+    say(f"a kubelet's objects: {watches}")
+    assert [each for each in watches if each[0] == names.NODE_NAMESPACE] == [
+        (names.NODE_NAMESPACE, "configmaps", "plugin")
+    ]
+    assert node.plane.api.get(f"/api/v1/nodes/{NAME}")
+
+
+@pytest.mark.timeout(REST + 120)
+def test_a_node_at_rest_costs_nothing(node: Node, audit: Audit) -> None:
+    mark, looks, asked = audit.mark(), kubelet_looks(node), reviews(node)
+    with watched(node.device_plugins) as opens:
+        time.sleep(REST)
+        opened = opens.counted()
+    looks = kubelet_looks(node) - looks
+    requests = audit.since(mark)
+    show(f"{REST} s at rest", requests)
+    say(f"  the kubelet was asked: {dict(looks)}; files opened: {dict(opened)}")
+    assert {each.user for each in ours(requests)} == {CERTS}
+    assert abs(turns(requests) - REST / INTERVAL) <= 1
+    assert telling(requests) == []
+    assert reviews(node) == asked
+    about = {(it.program, it.verb) for it in requests if it.namespace in PLACES} - {
+        ("python", "get")
+    }
+    assert {verb for _, verb in about} <= {"watch"}
+    for what in ("list", "get_allocatable"):
+        assert REST / POLL - 3 <= looks[what] <= REST / POLL + 1
+    assert abs(opened[CHECKPOINT] - looks["list"]) <= 1
+
+
+def test_a_restart_of_the_plugin_is_told_in_some_statuses(node: Node, audit: Audit) -> None:
+    mark = audit.mark()
+    node.kill(*containers(node, ("plugin",)))
+    time.sleep(SETTLED)
+    eventually(lambda: allocatable(node) == SLOTS, "all slots in the node's status")
+    time.sleep(SETTLED)
+    requests = audit.since(mark)
+    show("the plugin's container was killed", requests)
+    assert {each.user for each in ours(requests)} == {CERTS}
+    assert len(telling(requests)) <= 2
+
+
+@pytest.mark.timeout(400)
+def test_a_pod_with_a_share_is_one_review_and_two_statuses_more(space: Space, audit: Audit) -> None:
+    """The node then has a whole card less, and afterwards one more."""
+    plain, sharing = (life(space, audit, it) for it in (reporting("main"), asking("main", "300m")))
+    say(f"a pod's life: plain {plain}")
+    say(f"a pod's life: with a share {sharing}")
+    assert plain["reviews"] == 0
+    assert sharing["reviews"] == 1
+    assert plain["telling"] == 0
+    assert sharing["telling"] == 2
+    assert sharing["kubelet"] == plain["kubelet"]
+
+
+def life(space: Space, audit: Audit, container: Json) -> dict[str, object]:
+    """Return what a pod's life from creation to end was to the API server."""
+    mark, before = audit.mark(), reviews(space.node)
+    space.create(shapes.pod("pod", container))
+    space.running("pod")
+    time.sleep(SETTLED)
+    space.kubectl("delete", "pod", "pod", "--now", "--wait=true")
+    time.sleep(SETTLED)
+    requests = audit.since(mark)
+    return {
+        "reviews": reviews(space.node) - before,
+        "telling": len(telling(requests)),
+        "kubelet": of_the_kubelet(requests, space.name),
+    }
+
+
+@pytest.mark.timeout(400)
+def test_a_card_that_falls_ill_is_told_once(space: Space, audit: Audit) -> None:
+    """Of the node, and of each pod that has some of it."""
+    node = space.node
+    inventory = Inventory(node.device_plugins / "cards.json")
+    inventory.says()
+    seen = f"/var/lib/kubelet/device-plugins/{inventory.file.name}"
+    with configured(node, inventory_file=seen, placement="spread"):
+        for name in ("one", "two", "three", "four"):
+            space.create(shapes.pod(name, asking("main", "100m")))
+            space.running(name)
+        on_it = [name for name in ("one", "two", "three", "four") if second(space, name)]
+        time.sleep(SETTLED)
+        for fault, slots in (({"fault": "it has to be reset"}, PER_CARD), ({}, SLOTS)):
+            mark = audit.mark()
+            inventory.says(**fault)
+            eventually(lambda slots=slots: allocatable(node) == slots, "the node's status", 60)  # type: ignore[misc]
+            time.sleep(SETTLED)
+            requests = audit.since(mark)
+            show(f"a card with {len(on_it)} pods: {fault or 'well'}", requests)
+            pods = of_the_kubelet(requests, space.name)
+            say(f"  the kubelet about pods: {dict(pods)}")
+            assert len(telling(requests)) == 1
+            assert pods[("patch", "pods/status")] <= len(on_it)
+        tell_of_metrics(scrape(node))
+    inventory.file.unlink()
+
+
+def second(space: Space, name: str) -> bool:
+    """Whether a pod is on the card that falls ill."""
+    return space.report(name, "main").env[names.ENV_GPU_UUID] == CARDS[1]
+
+
+def tell_of_metrics(text: str) -> None:
+    """See how many series there are of a card, and of a container."""
+    cards, containers_ = Counter[str](), Counter[str]()
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if "container" in sample.labels:
+                containers_[sample.labels["pod"]] += 1
+            elif {"gpu", "model"} <= sample.labels.keys():
+                cards[sample.labels["gpu"]] += 1
+    series = sum(not line.startswith("#") for line in text.splitlines())
+    say(f"/metrics: {len(text)} bytes, {series} series")
+    assert set(cards.values()) == {OF_A_CARD}
+    assert set(containers_.values()) == {OF_A_CONTAINER}
