@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add in (_mutate, _lint, _explain, _render, _demo, _completion):
+    for add in (_mutate, _revert, _lint, _explain, _render, _demo, _completion):
         add(commands)
     return parser
 
@@ -106,6 +106,28 @@ def _mutate(commands: Commands) -> None:
         help="pod: print only the pods that would be made of their templates",
     )
     command.set_defaults(takes=("files", "form"))
+
+
+def _revert(commands: Commands) -> None:
+    command = commands.add_parser(
+        "revert",
+        help="turn translated manifests back",
+        description="Prints the documents of manifests, in which what the webhook has made of asks"
+        " is turned back. Messages, settings and exit status are those of mutate. Of an object that"
+        " comes from a cluster: kubectl get -o yaml | milligpu revert - | kubectl replace -f -",
+    )
+    _take_files(command)
+    command.add_argument(
+        "--to",
+        choices=("ask", "whole", "none"),
+        default="ask",
+        help="ask: the asks again; whole: cards of NVIDIA's own plugin in place of all asks and"
+        " grants; none: nothing of ours is left",
+    )
+    command.add_argument(
+        "--only-changed", dest="only", action="store_true", help="print no other objects"
+    )
+    command.set_defaults(takes=("files", "to", "only"))
 
 
 def _lint(commands: Commands) -> None:

@@ -61,6 +61,7 @@ class Piece:
 class Manifest:
     """One object of a file."""
 
+    path: Path
     where: str
     """The file, and the document where there are several."""
     document: Json
@@ -78,6 +79,10 @@ class Manifest:
     def title(self) -> str:
         """Kind and name, as kubectl writes them: `Deployment/sentiment`."""
         return "/".join(filter(None, (self.document["kind"], self.name)))
+
+    def place(self, path: str) -> str:
+        """Return the file and the line of a field path, as compilers write them."""
+        return f"{self.path}:{self.line(path)}"
 
     def line(self, path: str) -> int:
         """Return the line of a field path, or of what comes nearest to it on the way there."""
@@ -136,7 +141,7 @@ def read(path: Path, holding: str = "") -> File:
     for number, piece in enumerate(documents, 1):
         where = f"{path}, document {number}" if len(documents) > 1 else str(path)
         if piece.root and piece.json is not None:
-            found += _objects(where, piece, piece.root, piece.json)
+            found += _objects(path, where, piece, piece.root, piece.json)
     manifests = tuple(each for each in found if isinstance(each, Manifest))
     others = tuple(each for each in found if isinstance(each, str))
     return File(path, pieces, manifests, others)
@@ -180,7 +185,9 @@ def _is_json(text: str) -> bool:
     return False
 
 
-def _objects(where: str, piece: Piece, node: Node, document: Any) -> Iterator[Manifest | str]:
+def _objects(
+    path: Path, where: str, piece: Piece, node: Node, document: Any
+) -> Iterator[Manifest | str]:
     """Yield the objects of a document: itself, or those of a list; the place of what is none."""
     match document:
         case {"apiVersion": str(version), "kind": str(kind), "items": list(items)} if kind.endswith(
@@ -191,11 +198,11 @@ def _objects(where: str, piece: Piece, node: Node, document: Any) -> Iterator[Ma
                 if kind != "List" and isinstance(item, dict):
                     item.setdefault("apiVersion", version)
                     item.setdefault("kind", kind.removesuffix("List"))
-                yield from _objects(f"{where}, item {number}", piece, below, item)
+                yield from _objects(path, f"{where}, item {number}", piece, below, item)
         case {"apiVersion": str(), "kind": str()} if isinstance(
             document.get("metadata") or {}, dict
         ):
-            yield Manifest(where, document, node, piece)
+            yield Manifest(path, where, document, node, piece)
         case _:
             yield where
 

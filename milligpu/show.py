@@ -33,7 +33,8 @@ class Screen:
         columns = shutil.get_terminal_size((100, 24)).columns
         return cls(max(_NARROWEST, min(_WIDEST, columns)), colour)
 
-    def plain(self, text: str) -> str:
+    @staticmethod
+    def plain(text: str) -> str:
         """Return a text without characters that move a cursor."""
         return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 

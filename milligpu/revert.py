@@ -1,0 +1,147 @@
+"""`milligpu revert`: translated objects as they were, or free of us, without a cluster."""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from milligpu import kubeyaml
+from milligpu.manifests import File, Manifest
+from milligpu.mutate import rewrite, say, say_findings, texts
+from milligpu.remarks import creation
+from vgpu import names, quantity
+from vgpu.settings import read
+from webhook import templates
+from webhook.config import Config
+from webhook.findings import Denied
+from webhook.mutate import desired
+from webhook.pod import Json, with_bodies
+from webhook.review import Review
+from webhook.translate import Decision, translate
+
+_HOLDERS = {"annotations", "limits", "requests"}
+_ADDED = {"annotations", "args", "env", "resources", "runtimeClassName", "tolerations"}
+"""On the way to what the webhook adds to a pod."""
+_NAMES = re.compile(rf"{re.escape(names.PREFIX)}[\w.-]+|{names.ENV_OURS}\w+")
+_MOST = Fraction(999, 1000)  # an ask of 1 is for a whole card, not for all slots of one
+
+Way: TypeAlias = tuple[Any, ...]
+"""Keys of objects and indices of lists."""
+
+
+def main(paths: Sequence[Path], form: str, only: bool) -> int:
+    """Print the files' documents turned back, or `only` the objects that change.
+
+    Returns 0, or 1 with nothing printed where an object is denied. Raises SettingsError and
+    ManifestError.
+    """
+    config = read(Config, os.environ)
+    return rewrite("revert", paths, partial(_made, form, config), _changed if only else texts)
+
+
+def _changed(_: File, made: Mapping[Manifest, Json]) -> Iterable[str]:
+    return (kubeyaml.dump(new) for each, new in made.items() if new is not each.document)
+
+
+def _made(form: str, config: Config, manifest: Manifest) -> Json | None:
+    """Return an object turned back and say so, and what is left in it; None if it is denied."""
+    try:
+        made = reverted(manifest.document, form, config)
+    except Denied as denial:
+        say_findings(manifest, denial.findings)
+        return None
+    namespace = (made.get("metadata") or {}).get("namespace")
+    title = f"{manifest.title} in {namespace}" if namespace else manifest.title
+    if made is not manifest.document:
+        say(manifest, "", f"{title}: turned back")
+    found = _NAMES.findall(json.dumps({**made, "metadata": None, "status": None}))
+    left = [name for name in dict.fromkeys(found) if form != "ask" or name in names.GRANT_KEYS]
+    if left:
+        say(manifest, "", f"warning: {title}: still holds {', '.join(left)}")
+    return made
+
+
+def reverted(document: Json, form: str, config: Config) -> Json:
+    """Return an object turned back, the very one where nothing changes.
+
+    `ask`: the asks again; `whole`: whole cards of NVIDIA's plugin; `none`: nothing of ours. Raises
+    Denied for an object that the webhook would deny; for `none` only for wrong types.
+    """
+    ways, made = templates.patterns(creation(document), config.template_paths), document
+    places = templates.places(document, ways)
+    for place in places:
+        pod = templates.get(made, place)
+        turned = _pod(pod, templates.spelled(place), form, config)
+        made = made if turned is pod else templates.replaced(made, place, turned)
+    return _free(made) if form == "none" or (form == "whole" and places) else made
+
+
+def _pod(pod: Json, at: str, form: str, config: Config) -> Json:
+    """Return a pod or a template with other resources, and a pod without what was added to it."""
+    pod = pod if at else _bare(pod, config)
+    translation = translate(pod, at, None, config, annotated=True)
+    denial = Denied(*translation.findings)
+    if denial.findings and form != "none":
+        raise denial
+    return with_bodies(pod, (_body(each, form) for each in translation.decisions))
+
+
+def _body(decision: Decision, form: str) -> Json:
+    reading, noted, grant, new = decision.reading, decision.noted, decision.grant, Json()
+    drop = set[str]() if form == "ask" else {*reading.ask_keys}
+    if grant and form == "whole":
+        drop |= {names.NVIDIA_GPU}
+        new = {names.NVIDIA_GPU: "1" if grant.share else str(grant.number)}
+    # One that differs from an annotated ask in the least would be refused beside it.
+    exact = noted is None or (noted.value * 1000).denominator == 1
+    if grant and grant in reading.grants and form == "ask" and exact:
+        drop = {grant.resource}
+        value = min(grant.share, _MOST) if grant.share else Fraction(grant.number)
+        if not reading.ask_keys:
+            new = {names.ASK: quantity.milli(noted.value if noted else value)}
+    limits, requests = ({k: v for k, v in side.items() if k not in drop} for side in reading.sides)
+    return reading.container.with_sides({**limits, **new}, requests)
+
+
+def _bare(pod: Json, config: Config) -> Json:
+    """Return a pod without what the webhook adds: all that comes back once it is taken away."""
+    made, ways = pod, [way for way in _ways(pod) if _ADDED & {*way}]
+    for way in 2 * ways[::-1]:  # the request that goes with a limit comes before it
+        with suppress(Denied, LookupError):  # it went with what it stood in
+            tried = _without(pod, way)
+            again = desired(Review("", "Pod", tried, None), config).object
+            pod = tried if again == made else pod
+    return pod
+
+
+def _free(document: Json) -> Json:
+    """Return an object without what has a name of ours in annotations and resources."""
+    for way in reversed([*_ways(document)]):
+        if _HOLDERS & {*way[-2:-1]} and str(way[-1]).startswith(names.PREFIX):
+            document = _without(document, way)
+    return document
+
+
+def _ways(value: Any, way: Way = ()) -> Iterator[Way]:
+    """Yield the ways to all that is in a value, each after the way to what holds it."""
+    keys = (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    )
+    for key in keys:
+        yield (*way, key)
+        yield from _ways(value[key], (*way, key))
+
+
+def _without(value: Any, way: Way) -> Any:
+    """Return a value without what lies at a way, nor the objects and lists that this empties."""
+    step, rest, changed = way[0], way[1:], value.copy()
+    if rest:
+        changed[step] = _without(value[step], rest)
+    if not rest or not (changed[step] or isinstance(value, list)):
+        del changed[step]
+    return changed
