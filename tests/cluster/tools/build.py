@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.cluster.tools import cache, golang
-from tests.cluster.tools.recipes import ENVTEST, KUBERNETES, RECIPES, Recipe, versions
+from tests.cluster.tools.recipes import ENVTEST, KNOWN, KUBERNETES, Recipe, versions
 from tests.cluster.tools.say import say
 
 
@@ -23,14 +23,14 @@ def ensure(names: Iterable[str]) -> dict[str, Path]:
 
 def folder(name: str) -> Path:
     """Return where a program is, or will be once it is built."""
-    if name not in RECIPES:
-        raise ToolError(f"no such program: {name}; there are {', '.join(RECIPES)}")
+    if name not in KNOWN:
+        raise ToolError(f"no such program: {name}; there are {', '.join(KNOWN)}")
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets and name in ENVTEST:
         return Path(assets)
-    if not RECIPES[name].source.is_dir():
+    if not KNOWN[name].source.is_dir():
         raise ToolError(f"K8S={KUBERNETES}: no recipe; there are {', '.join(versions())}")
-    return cache.ROOT / "bin" / RECIPES[name].key()
+    return cache.ROOT / "bin" / KNOWN[name].key()
 
 
 def _ensure(name: str) -> Path:
@@ -43,7 +43,7 @@ def _ensure(name: str) -> Path:
     go = golang.find()
     with cache.lock(place / ".lock"):
         if not program.exists():  # another run may have built it while this one waited
-            _build(go, name, RECIPES[name], program)
+            _build(go, name, KNOWN[name], program)
     return program
 
 

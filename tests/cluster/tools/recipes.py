@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections import ChainMap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ KUBERNETES = os.environ.get("K8S", "1.36.3")
 """Version of Kubernetes; there is a folder with a go.mod for each that can be had."""
 CONTAINERD = "2.2.1"
 HELM, HELM3, KUSTOMIZE = "4.3.2", "3.22.0", "5.8.2"
+SYFT = "1.52.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,11 @@ RECIPES = {
     "kustomize": Recipe(f"kustomize-{KUSTOMIZE}", "sigs.k8s.io/kustomize/kustomize/v5", SMALL, 0.3),
     "pause": Recipe("pause-1", ".", SMALL, 0.1),
 }
+RELEASE = {
+    "syft": Recipe(f"syft-{SYFT}", "github.com/anchore/syft/cmd/syft", SMALL, 6),
+}
+"""What no cluster needs, but who publishes an image does."""
+KNOWN = ChainMap(RECIPES, RELEASE)
 ENVTEST = ("etcd", "kube-apiserver", "kubectl")
 """What a folder named by KUBEBUILDER_ASSETS holds."""
 
