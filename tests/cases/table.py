@@ -310,8 +310,15 @@ CASES = [
         "B29",
         "An autoscaler does not know slots, and makes no node, or far too many.",
         {
-            "D": [Open(6, "what to tell each autoscaler of a node group")],
-            "C": [Open(6, "labels and tags in the chart's examples")],
+            "D": [
+                "docs/how-to/autoscaler.md#What to tell",
+                "docs/how-to/autoscaler.md#How many nodes",
+                "docs/how-to/autoscaler.md#A node that is there, and not ready yet",
+            ],
+            "C": [
+                "contract/test_autoscaler.py::test_an_example_promises_what_the_plugin_offers",
+                "contract/test_autoscaler.py::test_the_pages_counts_of_nodes",
+            ],
         },
     ),
     Case(
