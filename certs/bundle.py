@@ -6,18 +6,21 @@ from datetime import datetime
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+MOST = 16
+"""Other CAs that are kept, the latest; there is one, but where Secrets are deleted all the time."""
 _BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 
 
 def merge(bundle: bytes, ca: bytes, now: datetime) -> bytes:
-    """Return a bundle with `ca` in it, and with every other certificate that has not expired.
+    """Return a bundle that ends with `ca`, after every other certificate that has not expired.
 
     An old CA stays for as long as a replica may still serve what it signed. What is no certificate
     is dropped, for the API server would refuse the whole bundle. Merging twice changes nothing.
     """
-    found = [*_certificates(bundle), x509.load_pem_x509_certificate(ca)]
-    kept = dict.fromkeys(each for each in found if now < each.not_valid_after_utc)
-    return b"".join(each.public_bytes(Encoding.PEM) for each in kept)
+    ours = x509.load_pem_x509_certificate(ca)
+    others = dict.fromkeys(each for each in _certificates(bundle) if now < each.not_valid_after_utc)
+    kept = [each for each in others if each != ours][-MOST:]
+    return b"".join(each.public_bytes(Encoding.PEM) for each in (*kept, ours))
 
 
 def _certificates(bundle: bytes) -> list[x509.Certificate]:

@@ -3,6 +3,7 @@
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from kubernetes import client, config
@@ -84,7 +85,7 @@ class Cluster:
             each.name: b64decode(each.client_config.ca_bundle or "")
             for each in found.webhooks or ()
         }
-        return Bundles(entries, _version(found.metadata))
+        return Bundles(entries, _version(found.metadata), _changed(found.metadata))
 
 
 def connect() -> Cluster:
@@ -101,6 +102,13 @@ def connect() -> Cluster:
 
 def _version(metadata: client.V1ObjectMeta | None) -> str:
     return str(metadata and metadata.resource_version)
+
+
+def _changed(metadata: client.V1ObjectMeta | None) -> datetime:
+    owners = (metadata and metadata.managed_fields) or ()
+    return max(
+        (each.time for each in owners if each.time), default=datetime.min.replace(tzinfo=UTC)
+    )
 
 
 def _text(content: bytes) -> str:

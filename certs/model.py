@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Bundles:
 
     entries: Mapping[str, bytes]
     version: str
+    changed: datetime
+    """When the configuration was last changed, by the API server's clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.x509 import verification
 
 from certs import bundle, issue
-from certs.config import Config
+from certs.config import TRUST_DELAY, Config
 from certs.model import Bundles, Held, KeyPair, Stored
 from vgpu import names
 
@@ -70,14 +70,15 @@ def plan(held: Held, now: datetime, config: Config) -> Decision:
     if held.bundles and (wrong := _wrong_bundles(held.bundles.entries, ca, now)):
         reason = f"our CA is missing, or something unusable is there: {', '.join(wrong)}"
         return SetBundles(reason, wrong, held.bundles)
-    if held.serving is None:
-        return IssueLeaf("there is no serving certificate yet", ca, None)
-    serving = held.serving.pair
-    if fault := _fault(serving, config.leaf_life, now, partial(_trust_fault, ca, now)):
-        return IssueLeaf(f"the serving certificate {fault}", ca, held.serving)
+    serving, check = held.serving, partial(_trust_fault, ca, now)
+    fault = _fault(serving.pair, config.leaf_life, now, check) if serving else "is not there yet"
+    if fault and held.bundles and _is_news(held.bundles, now):
+        return Wait("the API servers are given some seconds to trust a new CA")
+    if fault or serving is None:
+        return IssueLeaf(f"the serving certificate {fault}", ca, serving)
     if held.bundles is None:
         return Wait("there is no webhook configuration yet")
-    due = _renewal(x509.load_pem_x509_certificate(serving.certificate), config.leaf_life)
+    due = _renewal(x509.load_pem_x509_certificate(serving.pair.certificate), config.leaf_life)
     return Keep(f"the serving certificate is good, and renewed from {due.isoformat()}")
 
 
@@ -120,6 +121,15 @@ def _trust_fault(ca: KeyPair, now: datetime, certificate: x509.Certificate) -> s
         except verification.VerificationError as fault:
             return f"would not be trusted as {name}: {fault}"
     return ""
+
+
+def _is_news(bundles: Bundles, now: datetime) -> bool:
+    """Whether an API server may not have these bundles yet, and trust only what an older CA signed.
+
+    Where its clock is further off than that nobody waits, lest it be for hours.
+    """
+    is_new = abs(now - bundles.changed) < TRUST_DELAY
+    return is_new and any(each.count(b"BEGIN") > 1 for each in bundles.entries.values())
 
 
 def _wrong_bundles(entries: Mapping[str, bytes], ca: KeyPair, now: datetime) -> dict[str, bytes]:

@@ -48,6 +48,7 @@ class Memory(Cluster):
     secrets: dict[str, Stored] = field(default_factory=dict)
     bundles: Bundles | None = None
     writes: int = 0
+    now: datetime = NOW
 
     def held(self) -> Held:
         ca, serving = self.secrets.get(names.SECRET_CA), self.secrets.get(names.SECRET_SERVING)
@@ -63,9 +64,9 @@ class Memory(Cluster):
         if self.bundles != replaces:
             raise Conflict
         self.writes += 1
-        self.bundles = Bundles({**replaces.entries, **entries}, str(self.writes))
+        self.bundles = Bundles({**replaces.entries, **entries}, str(self.writes), self.now)
 
 
 def empty(*entries: str) -> Memory:
     """Return a cluster in which somebody has just applied the manifest."""
-    return Memory(bundles=Bundles(dict.fromkeys(entries or ("pods", "templates"), b""), "0"))
+    return Memory(bundles=Bundles(dict.fromkeys(entries or ("pods", "templates"), b""), "0", NOW))

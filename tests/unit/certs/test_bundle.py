@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certs.bundle import merge
+from certs.bundle import MOST, merge
 from tests.unit.certs.made import DAY, NOW, authority
 
 OURS = authority(0).certificate
@@ -26,8 +26,15 @@ def test_what_has_ended_goes() -> None:
     assert merge(OLD, OURS, NOW + 100 * DAY) == OURS
 
 
-def test_each_stands_once_and_in_its_place() -> None:
-    assert merge(OURS + OLD + OURS, OURS, NOW) == OURS + OLD
+def test_each_stands_once_and_ours_last() -> None:
+    assert merge(OURS + OLD + OURS + FOREIGN + OLD, OURS, NOW) == OLD + FOREIGN + OURS
+
+
+def test_of_very_many_the_latest_stay() -> None:
+    many = [authority(1, NOW - 800 * DAY + number * DAY).certificate for number in range(MOST + 2)]
+    merged = merge(OURS + b"".join(many), OURS, NOW)
+    assert merged == b"".join([*many[2:], OURS])
+    assert merge(merged, OURS, NOW) == merged
 
 
 @pytest.mark.parametrize("rubbish", RUBBISH)

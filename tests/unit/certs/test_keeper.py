@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from certs import keeper
 from certs.bundle import merge
 from certs.cluster import Conflict, Unavailable
+from certs.config import TRUST_DELAY
 from certs.model import Bundles, Held, KeyPair, Stored
 from certs.plan import SERVED_AS, Decision, IssueLeaf, Keep, MakeCa, SetBundles, Wait
 from tests.unit.certs.made import CONFIG, DAY, NOW, Memory, empty, read
@@ -18,6 +19,7 @@ from vgpu import names
 
 
 def turn(cluster: Memory, now: datetime = NOW) -> list[type[Decision]]:
+    cluster.now = now
     return [type(decision) for decision in keeper.settle(cluster, CONFIG, lambda: now)]
 
 
@@ -53,7 +55,7 @@ def test_the_webhook_configuration_may_come_later() -> None:
     cluster = Memory()
     assert turn(cluster) == [MakeCa, IssueLeaf, Wait]
     assert turn(cluster) == [Wait]
-    cluster.bundles = Bundles({"pods": b""}, "later")
+    cluster.bundles = Bundles({"pods": b""}, "later", NOW)
     assert turn(cluster) == [SetBundles, Keep]
 
 
@@ -62,7 +64,8 @@ def test_a_lost_secret_is_made_again_and_the_old_ca_stays_trusted() -> None:
     turn(cluster)
     old, served = pair(cluster, names.SECRET_CA), pair(cluster)
     del cluster.secrets[names.SECRET_CA]
-    assert turn(cluster) == [MakeCa, SetBundles, IssueLeaf, Keep]
+    assert turn(cluster) == [MakeCa, SetBundles, Wait]
+    assert turn(cluster, NOW + TRUST_DELAY) == [IssueLeaf, Keep]
     assert cluster.bundles is not None
     bundle = cluster.bundles.entries["pods"]
     assert bundle == merge(old.certificate, pair(cluster, names.SECRET_CA).certificate, NOW)
@@ -86,7 +89,8 @@ def test_over_the_years_what_is_served_is_always_trusted() -> None:
     cluster, now = empty(), NOW
     late: list[KeyPair] = []
     while now < NOW + 2000 * DAY:
-        turn(cluster, now)
+        for moment in (now, now + TRUST_DELAY):
+            turn(cluster, moment)
         assert cluster.bundles is not None
         bundle = cluster.bundles.entries["pods"]
         late = [*late, pair(cluster)][-5:]

@@ -22,7 +22,7 @@ def stored(pair: KeyPair | None) -> Stored | None:
 def held(
     ca: KeyPair | None = CA, serving: KeyPair | None = LEAF, bundle: bytes | None = CA.certificate
 ) -> Held:
-    bundles = None if bundle is None else Bundles({"pods": bundle}, "1")
+    bundles = None if bundle is None else Bundles({"pods": bundle}, "1", NOW - DAY)
     return Held(stored(ca), stored(serving), bundles)
 
 
@@ -76,7 +76,7 @@ BUNDLE_FAULTS = {
 @pytest.mark.parametrize("case", BUNDLE_FAULTS)
 def test_a_bundle_is_mended(case: str) -> None:
     wrong = BUNDLE_FAULTS[case]
-    bundles = Bundles({"pods": CA.certificate, "templates": wrong}, "1")
+    bundles = Bundles({"pods": CA.certificate, "templates": wrong}, "1", NOW)
     decision = plan(Held(stored(CA), stored(LEAF), bundles), NOW, CONFIG)
     wanted = {"templates": merge(wrong, CA.certificate, NOW)}
     reason = "our CA is missing, or something unusable is there: templates"
@@ -89,7 +89,7 @@ def test_a_ca_is_trusted_before_anybody_serves_what_it_signed() -> None:
 
 
 LEAF_FAULTS: dict[str, tuple[KeyPair | None, str]] = {
-    "absent": (None, "there is no serving certificate yet"),
+    "absent": (None, "the serving certificate is not there yet"),
     "rubbish": (RUBBISH, "the serving certificate or its key cannot be read"),
     "half written": (KeyPair(b"", LEAF.key), "the serving certificate or its key cannot be read"),
     "another's key": (
@@ -123,6 +123,23 @@ def test_a_leaf_is_issued_when_there_is_no_good_one(case: str) -> None:
     assert isinstance(decision, IssueLeaf)
     assert decision.reason.startswith(reason)
     assert (decision.ca, decision.over) == (CA, stored(leaf))
+
+
+OLD_CA = authority(1, NOW - 30 * DAY).certificate
+
+
+@pytest.mark.parametrize("leaf", [None, RUBBISH, served(authority(1)), served(CA, NOW - 60 * DAY)])
+@pytest.mark.parametrize("seconds", [0, 4, 5, 3600, -3600])
+def test_a_leaf_waits_until_the_api_servers_have_the_new_ca(
+    leaf: KeyPair | None, seconds: int
+) -> None:
+    changed = NOW - timedelta(seconds=seconds)
+    beside_old = Bundles({"pods": OLD_CA + CA.certificate}, "1", changed)
+    alone = Bundles({"pods": CA.certificate}, "1", changed)
+    # Not for long where the API server's clock is another, and not when nothing else was trusted.
+    wanted = Wait if 0 <= seconds < 5 else IssueLeaf
+    assert isinstance(plan(Held(stored(CA), stored(leaf), beside_old), NOW, CONFIG), wanted)
+    assert isinstance(plan(Held(stored(CA), stored(leaf), alone), NOW, CONFIG), IssueLeaf)
 
 
 @given(st.timedeltas(timedelta(0), CONFIG.leaf_life))
