@@ -7,10 +7,12 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+SITE   := .venv-site
+MKDOCS  = NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m mkdocs
 IMAGE  ?= milligpu:dev
 EXAMPLE ?=
 
-.PHONY: help setup demo check test e2e e2e-long e2e-helm e2e-kill e2e-upgrade cluster cluster-down bench placement soak burst image manifests proto lock clean
+.PHONY: help setup demo check test e2e e2e-long e2e-helm e2e-kill e2e-upgrade cluster cluster-down bench placement soak burst image manifests proto site site-serve lock clean
 
 help: ## show this
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -92,9 +94,23 @@ manifests: setup ## render deploy/webhook.yaml from deploy/chart
 proto: setup ## regenerate the gRPC code
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --mypy_out=. --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --mypy_grpc_out=only_async:. plugin/v1*/*.proto
 
+site: $(SITE)/.ready ## build the documentation's pages into build/site; a broken link fails
+	$(MKDOCS) build --config-file website/mkdocs.yml
+	@echo "open build/site/index.html"
+
+site-serve: $(SITE)/.ready ## show them at 127.0.0.1:8000, and build anew what changes
+	$(MKDOCS) serve --config-file website/mkdocs.yml --livereload --watch website
+
+$(SITE)/.ready: requirements-site.lock
+	@echo "making the site's Python environment in $(SITE) (first time: half a minute)"
+	@$(PYTHON) -m venv $(SITE)
+	@$(SITE)/bin/python -m pip install --disable-pip-version-check --quiet --require-hashes -r $<
+	@touch $@
+
 lock: setup ## choose versions anew
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --all-extras pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --all-extras --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --group site -c requirements-dev.lock -o requirements-site.lock
 
 clean: ## remove what this folder's targets made (not the caches outside it)
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	rm -rf $(VENV) $(SITE) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage

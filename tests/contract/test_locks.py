@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LOCKS = ("requirements.lock", "requirements-dev.lock")
+LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-site.lock")
 NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -34,6 +34,7 @@ def test_every_dependency_is_locked() -> None:
     runtime = project["project"].get("dependencies", [])
     optional = project["project"].get("optional-dependencies", {}).values()
     wanted = {*runtime, *(each for extra in optional for each in extra)}
-    development = {each for each in project["dependency-groups"]["dev"] if isinstance(each, str)}
-    for lock, needed in zip(LOCKS, (wanted, wanted | development), strict=True):
+    groups = {name: set(group) for name, group in project["dependency-groups"].items()}
+    needs = (wanted, wanted | groups["dev"], groups["site"])
+    for lock, needed in zip(LOCKS, needs, strict=True):
         assert set(map(name, needed)) <= entries(lock).keys()
