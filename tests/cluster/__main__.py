@@ -23,10 +23,24 @@ STATE = cache.ROOT / "cluster.json"
 
 
 def up() -> None:
-    """Start a process that holds a cluster, and tell how to use it once it is there."""
+    """Have a process that holds a cluster, and tell how to use it once it is there."""
     setup.install()
     if _holder():
-        raise ClusterError(f"it is running already: export KUBECONFIG={_state()['kubeconfig']}")
+        say("it is running already")
+    else:
+        _start()
+    programs = f"{Path(_state()['kubectl']).parent}:{Path(sys.executable).parent}"
+    say(f"""
+export KUBECONFIG={_state()["kubeconfig"]}
+export PATH={programs}:$PATH
+kubectl apply -f examples/01-three-models-one-card.yaml
+
+The node has 200 slots, on two simulated cards. It pulls no images, and has no DNS. It has
+stand-ins for the images of the examples, and {images.WORKLOAD} for manifests of your own: they
+run on and tell in their log what they were given. `make cluster-down` ends it.""")
+
+
+def _start() -> None:
     argv = [sys.executable, "-m", "tests.cluster", "hold"]
     holder = subprocess.Popen(argv, start_new_session=True, stdin=subprocess.DEVNULL)
     try:
@@ -38,14 +52,6 @@ def up() -> None:
         holder.terminate()
         holder.wait()
         raise
-    say(f"""
-export KUBECONFIG={_state()["kubeconfig"]}
-export PATH={Path(_state()["kubectl"]).parent}:$PATH
-kubectl apply -f examples/01-three-models-one-card.yaml
-
-The node has 200 slots, on two simulated cards. It pulls no images. It has stand-ins for those of
-the examples, and {images.WORKLOAD} for manifests of your own: they run on and tell in their
-log what they were given. `make cluster-down` ends it.""")
 
 
 def down() -> None:
