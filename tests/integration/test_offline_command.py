@@ -24,7 +24,7 @@ spec:
   containers:
   - {name: b, resources: {limits: {gpu: 300m}}}
 """
-COMMANDS = {"mutate", "lint", "explain", "demo", "completion"}
+COMMANDS = {"mutate", "revert", "lint", "explain", "demo", "completion"}
 
 
 def run(*command: str | Path, text: str = "", **environ: str) -> "subprocess.CompletedProcess[str]":
@@ -76,6 +76,37 @@ def test_the_exit_status_says_how_it_went_and_a_failure_prints_nothing(
     assert bool(done.stdout) is (status == 0)
 
 
+GRANTED = POD.replace("gpu: 300m", "milligpu.io/vgpu: '30'")
+TURNED = {
+    "ask": POD,
+    "whole": POD.replace("gpu: 300m", "nvidia.com/gpu: '1'"),
+    "none": POD.replace("{name: b, resources: {limits: {gpu: 300m}}}", "name: b"),
+}
+
+
+@pytest.mark.parametrize("form", TURNED)
+def test_what_is_made_is_turned_back_in_a_pipe(form: str) -> None:
+    line = f"milligpu mutate - 2>/dev/null | milligpu revert -f - --to {form}"
+    done = run("bash", "-c", line, text=POD)
+    assert (done.stdout, done.stderr) == (TURNED[form], "-:1: Pod/a: turned back\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "status", "message"),
+    [
+        (GRANTED.replace("30", "150"), [], 1, "nothing is printed, for there are errors"),
+        ("gpu: [", [], 2, "milligpu revert: -, line 1: "),
+        (GRANTED, ["--to", "something"], 2, "invalid choice: 'something'"),
+    ],
+)
+def test_a_failure_to_turn_back_prints_nothing(
+    text: str, arguments: list[str], status: int, message: str
+) -> None:
+    done = run("milligpu", "revert", *arguments, "-", text=text)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert message in done.stderr
+
+
 def test_an_absent_file_and_a_wrong_command_are_named(tmp_path: Path) -> None:
     absent = run("milligpu", "mutate", tmp_path / "absent.yaml")
     assert (absent.returncode, absent.stdout) == (2, "")
@@ -110,7 +141,10 @@ def test_a_character_that_the_terminal_has_not_is_escaped(
     assert "\\xe9" in done.stdout
 
 
-@pytest.mark.parametrize("command", [["lint"], ["explain", "-f"], ["mutate"], ["completion"]])
+FULL = [["lint"], ["explain", "-f"], ["mutate"], ["revert"], ["completion"]]
+
+
+@pytest.mark.parametrize("command", FULL)
 def test_a_full_disk_is_said_and_is_no_finding(command: list[str], tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(POD)
@@ -145,6 +179,8 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("milligpu mutate --a", 2, {"--as"}),
         ("milligpu mutate --as p", 3, {"pod"}),
         ("milligpu mutate README.", 2, {"README.md"}),
+        ("milligpu revert --to w", 3, {"whole"}),
+        ("milligpu revert --o", 2, {"--only-changed"}),
     ],
 )
 def test_bash_completes(line: str, index: int, wanted: set[str]) -> None:
