@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.pages import Typed, typed
+from tests.contract.pages import Typed, fits, typed
 from tests.documents import ROOT
 
 PAGES = ["docs/how-to/check-manifests.md", "docs/how-to/custom-resources.md"]
@@ -38,3 +38,41 @@ def test_a_command_that_is_not_there_is_no_truth(tmp_path: Path) -> None:
     [only] = page(tmp_path, "```console\n$ no-such-command\n```\n")
     assert only.shown == ""
     assert "not found" in only.got
+
+
+ONE = "SIM-a1d4c9f2-7b36-4e58-9c01-5f2e8d7a6b41"
+OTHER = "SIM-b73e05a8-1c94-4d2f-8a6b-90c3f1e4d752"
+
+
+@pytest.mark.parametrize(
+    ("shown", "got"),
+    [
+        ("a  b\n", "a b\n"),
+        ("first   1/1   21s\n", "first 1/1 2m7s\n"),
+        ("model-86bcd7fd9f-8mtjl   0/1\n", "model-5d9c7b6f4-x2x7k 0/1\n"),
+        (f"{ONE}\n{ONE}\n{OTHER}\n", f"{OTHER}\n{OTHER}\n{ONE}\n"),
+        ("...\nlast\n", "last\n"),
+        ("...\nlast\n", "one\ntwo\nlast\n"),
+        ("first\n...\n", "first\nlast\n"),
+    ],
+)
+def test_an_answer_may_differ_in_what_is_its_readers_own(shown: str, got: str) -> None:
+    assert fits(shown, got)
+
+
+@pytest.mark.parametrize(
+    ("shown", "got"),
+    [
+        ("", "warning\n"),
+        ("a\n", ""),
+        ("a\n", "a\nb\n"),
+        ("gpu: 300m\n", "gpu: 500m\n"),
+        ("slots 0-29\n", "slots 0-28\n"),
+        ("model-86bcd7fd9f-8mtjl   0/1\n", "other-86bcd7fd9f-8mtjl   0/1\n"),
+        (f"{ONE}\n{ONE}\n", f"{ONE}\n{OTHER}\n"),
+        ("...\nlast\n", "last\nmore\n"),
+        ("a.c\n", "abc\n"),
+    ],
+)
+def test_an_answer_may_differ_in_nothing_else(shown: str, got: str) -> None:
+    assert not fits(shown, got)
