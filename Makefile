@@ -12,7 +12,7 @@ MKDOCS  = NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m mkdocs
 IMAGE  ?= milligpu:dev
 EXAMPLE ?=
 
-.PHONY: help setup demo check test e2e e2e-long e2e-helm e2e-kill e2e-upgrade cluster cluster-down bench placement soak burst image manifests proto site site-serve lock clean
+.PHONY: help setup demo check test e2e e2e-long e2e-certs e2e-helm e2e-kill e2e-upgrade cluster cluster-down bench placement soak burst image manifests proto site site-serve lock clean
 
 help: ## show this
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -48,6 +48,10 @@ e2e: setup ## as root: a complete one-node cluster, the real image, real pods; c
 e2e-long: setup ## as root: what waits for minutes on that cluster: the plugin's life, cards that fall ill, who holds what, neighbours
 	$(BIN)/python -m tests.cluster.setup
 	$(BIN)/pytest -m 'node and long' -p no:cacheprovider tests/cluster
+
+e2e-certs: setup ## as root: certificates renewed ten times under load on that cluster, and mended when damaged; prints figures
+	$(BIN)/python -m tests.cluster.setup
+	$(BIN)/pytest -s -m node -p no:cacheprovider tests/cluster/test_node_renewal.py
 
 e2e-helm: setup ## as root: milligpu installed, changed and taken away by Helm 3 and 4 on that cluster
 	$(BIN)/python -m tests.cluster.setup
