@@ -154,6 +154,18 @@ def fenced(path: Path) -> Iterator[Any]:
         yield from yaml.load_all(block)
 
 
+SED = re.compile(r"sed 's\|([^|]+)\|([^|]+)\|' (deploy/\S+)")
+
+
+def test_what_pages_tell_to_replace_in_a_file_stands_there() -> None:
+    said = [found for path in DOCUMENTS for found in SED.findall(path.read_text())]
+    assert {old for old, _, _ in said} == {"image: milligpu:dev", "MILLIGPU_INVENTORY: nvml"}
+    for old, new, file in said:
+        text = (ROOT / file).read_text()
+        assert old in text
+        assert new not in text
+
+
 def test_the_map_of_the_plugin_names_each_of_its_modules_once() -> None:
     table = rows((ROOT / "CONTRIBUTING.md").read_text(), "The plugin")
     mapped = sorted(name for row in table for name in code(row[0]) if row[1] != "decide")
