@@ -3,13 +3,11 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TypeAlias
-
-from vgpu.names import ENV_OURS
 
 UNUSABLE, INTERRUPTED = 2, 130
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
@@ -26,18 +24,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:  # before the command could see to it
         return INTERRUPTED
-    except OSError as fault:  # nothing more can be printed
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except _unusable() as fault:
+        said = str(fault)
+        if isinstance(fault, OSError):  # nothing more can be printed
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(fault, BrokenPipeError):  # such as `milligpu demo | head`
             return 1
-        print(f"milligpu {options.command}: {fault}", file=sys.stderr)
-        return UNUSABLE
-    except ModuleNotFoundError as fault:  # installed without what its programs need
-        make = f"{fault.name} is not installed here; make {options.command} in a checkout brings it"
-        print(f"milligpu {options.command}: {make}", file=sys.stderr)
-        return UNUSABLE
-    except _unusable() as fault:
-        print(f"milligpu {options.command}: {fault}", file=sys.stderr)
+        if isinstance(fault, ModuleNotFoundError):  # installed without what its programs need
+            said = f"{fault.name} is not installed here; "
+            said += f"make {options.command} in a checkout brings it"
+        print(f"milligpu {options.command}: {said}", file=sys.stderr)
         return UNUSABLE
     return status
 
@@ -57,7 +53,7 @@ def _unusable() -> tuple[type[Exception], ...]:
     from milligpu.manifests import ManifestError
     from vgpu.settings import SettingsError
 
-    return ManifestError, SettingsError, RecursionError
+    return OSError, ModuleNotFoundError, ManifestError, SettingsError, RecursionError
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -81,77 +77,73 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _take_files(command: argparse.ArgumentParser) -> None:
-    """Let a command take files as they stand, and as kubectl takes them."""
-    command.add_argument("files", nargs="*", type=Path, metavar="FILE", help="- is standard input")
+def _command(
+    commands: Commands, described: Callable[..., None], tells: str, *takes: str, **more: Any
+) -> argparse.ArgumentParser:
+    """Add a command, named and described as a function here is; its module takes these options."""
+    name, text = described.__name__[1:], " ".join(str(described.__doc__).split())
+    command = commands.add_parser(name, help=tells, description=text, **more)
+    command.set_defaults(takes=takes)
+    if takes[:1] == ("files",):
+        command.add_argument(
+            "files", nargs="*", type=Path, metavar="FILE", help="- is the standard input"
+        )
+    return command
+
+
+def _take_more(command: argparse.ArgumentParser) -> None:
+    """Let a command take files as kubectl takes them, too."""
     option = command.add_argument("-f", "--filename", dest="more", action="append", type=Path)
     option.default, option.metavar, option.help = [], "FILE", "the same"
 
 
 def _mutate(commands: Commands) -> None:
-    command = commands.add_parser(
-        "mutate",
-        help="print manifests as the webhook would make them",
-        description="Prints the documents of manifests, in which only what the webhook would"
-        " change is different. Messages go to the standard error. If an object would be denied or"
-        f" a file cannot be read, nothing is printed. {ENV_OURS}* variables are settings, as the"
-        " webhook has them.",
-    )
-    _take_files(command)
-    command.add_argument(
-        "--as",
-        dest="form",
-        choices=("object", "pod"),
-        default="object",
-        help="pod: print only the pods that would be made of their templates",
-    )
-    command.set_defaults(takes=("files", "form"))
+    """Prints the documents of manifests, in which only what the webhook would change is different.
+
+    Messages go to the standard error. If an object would be denied or a file cannot be read,
+    nothing is printed. MILLIGPU_* variables are settings, as the webhook has them.
+    """
+    tells = "print manifests as the webhook would make them"
+    command = _command(commands, _mutate, tells, "files", "form")
+    _take_more(command)
+    tells = "pod: print only the pods that would be made of their templates"
+    forms = ("object", "pod")
+    command.add_argument("--as", dest="form", choices=forms, default="object", help=tells)
 
 
 def _revert(commands: Commands) -> None:
-    command = commands.add_parser(
-        "revert",
-        help="turn translated manifests back",
-        description="Prints the documents of manifests, in which what the webhook has made of asks"
-        " is turned back. Messages, settings and exit status are those of mutate. Of an object that"
-        " comes from a cluster: kubectl get -o yaml | milligpu revert - | kubectl replace -f -",
-    )
-    _take_files(command)
-    command.add_argument(
-        "--to",
-        choices=("ask", "whole", "none"),
-        default="ask",
-        help="ask: the asks again; whole: cards of NVIDIA's own plugin in place of all asks and"
-        " grants; none: nothing of ours is left",
-    )
-    command.add_argument(
-        "--only-changed", dest="only", action="store_true", help="print no other objects"
-    )
-    command.set_defaults(takes=("files", "to", "only"))
+    """Prints the documents of manifests, in which what the webhook made of asks is turned back.
+
+    Messages, settings and exit status are those of mutate. For objects in a cluster:
+    kubectl get -o yaml ... | milligpu revert --only-changed - | kubectl replace -f -
+    """
+    command = _command(commands, _revert, "turn translated manifests back", "files", "to", "only")
+    _take_more(command)
+    tells = "the asks again, whole cards of NVIDIA's own plugin, or nothing of ours"
+    command.add_argument("--to", choices=("ask", "whole", "none"), default="ask", help=tells)
+    tells = "print no other objects"
+    command.add_argument("--only-changed", dest="only", action="store_true", help=tells)
 
 
 def _lint(commands: Commands) -> None:
-    command = commands.add_parser(
-        "lint",
-        help="find what is wrong in manifests",
-        description="Prints what the webhook would say of manifests, with file and line, and asks"
-        f" that nobody reads. {ENV_OURS}* variables are settings, as the webhook has them. Exit"
-        " status: 0, 1 with findings (notes are none), 2 where a file cannot be read.",
-    )
-    _take_files(command)
+    """Prints what the webhook would say of manifests, with file and line; and unread asks.
+
+    MILLIGPU_* variables are settings, as the webhook has them. Exit status: 0, 1 with findings
+    (notes are none), 2 where a file cannot be read.
+    """
+    command = _command(commands, _lint, "find what is wrong in manifests", "files", "format")
+    _take_more(command)
     command.add_argument("--format", choices=("text", "json", "sarif"), default="text")
-    command.set_defaults(takes=("files", "format"))
 
 
 def _explain(commands: Commands) -> None:
-    command = commands.add_parser(
-        "explain",
-        help="tell what an ask becomes and why",
-        usage="%(prog)s (FILE... | pod NAME [-n NAMESPACE] [--context CONTEXT])",
-        description="Tells step by step what becomes of the asks in files, by the settings in"
-        f" {ENV_OURS}* variables, or what a pod in the cluster has, as kubectl reads it.",
-    )
-    _take_files(command)
+    """Tells step by step what becomes of the asks in files, or what a pod in the cluster has.
+
+    MILLIGPU_* variables are settings, as the webhook has them. The cluster is read by kubectl.
+    """
+    usage = "%(prog)s (FILE... | pod NAME [-n NAMESPACE] [--context CONTEXT])"
+    command = _command(commands, _explain, "tell what an ask becomes and why", "files", usage=usage)
+    _take_more(command)
     command.add_argument("-n", "--namespace")
     command.add_argument("--context")
 
@@ -169,36 +161,29 @@ def _explain(commands: Commands) -> None:
 
 
 def _render(commands: Commands) -> None:
-    command = commands.add_parser(
-        "render",
-        help="fit milligpu's own manifest to its setting of template paths",
-        description="Prints deploy/webhook.yaml with the entries of the webhook configuration that"
-        f" {ENV_OURS}TEMPLATE_PATHS in its ConfigMap needs; all else stays as it is.",
-    )
-    command.add_argument("file", type=Path, metavar="FILE", help="- is standard input")
-    command.set_defaults(takes=("file",))
+    """Prints deploy/webhook.yaml with the entries of the webhook configuration that it needs.
+
+    They are those for MILLIGPU_TEMPLATE_PATHS in its ConfigMap; all else stays as it is.
+    """
+    tells = "fit milligpu's own manifest to its setting of template paths"
+    command = _command(commands, _render, tells, "file")
+    command.add_argument("file", type=Path, metavar="FILE", help="- is the standard input")
 
 
 def _demo(commands: Commands) -> None:
-    command = commands.add_parser(
-        "demo",
-        help="see what becomes of manifests: no cluster, no GPU, no root",
-        description="Starts the webhook and the device plugin on this machine, with simulated"
-        f" cards, sends manifests through them and shows the answers. {ENV_OURS}* variables are"
-        " passed on as the programs' settings, but for where they listen.",
-    )
-    command.add_argument(
-        "files", nargs="*", type=Path, metavar="FILE", help="default: the examples"
-    )
-    command.set_defaults(takes=("files",))
+    """Starts the webhook and the device plugin on this machine, with simulated cards.
+
+    It sends manifests, by default the examples, through them and shows the answers. MILLIGPU_*
+    variables are passed on as the programs' settings, but for where they listen.
+    """
+    tells = "see what becomes of manifests: no cluster, no GPU, no root"
+    _command(commands, _demo, tells, "files")
 
 
 def _completion(commands: Commands) -> None:
-    command = commands.add_parser(
-        "completion",
-        help="print what a shell needs to complete this command",
-        description='For bash, for example: eval "$(milligpu completion bash)"',
-    )
+    """For bash, for example: eval "$(milligpu completion bash)"."""
+    tells = "print what a shell needs to complete this command"
+    command = _command(commands, _completion, tells)
     command.add_argument("shell", choices=("bash", "zsh", "fish"))
 
     def run(options: argparse.Namespace) -> int:

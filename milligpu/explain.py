@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from milligpu import manifests
-from milligpu.manifests import ManifestError
+from milligpu.manifests import Manifest, ManifestError
 from milligpu.show import Screen
 from milligpu.steps import REFUSED, Locate, explained
 from vgpu.settings import read
@@ -45,12 +45,11 @@ def _of_files(paths: Sequence[Path]) -> Iterator[tuple[str, Json, Locate]]:
         for where in file.others:
             print(f"milligpu explain: {where}: is no Kubernetes object", file=sys.stderr)
         for each in file.manifests:
-            locate = partial(_located, file.path, each)
-            yield f"{each.title}{locate('')}", each.document, locate
+            yield f"{each.title}, {each.place('')}", each.document, partial(_located, each)
 
 
-def _located(file: Path, manifest: manifests.Manifest, field: str) -> str:
-    return f", {file}:{manifest.line(field)}"
+def _located(manifest: Manifest, field: str) -> str:
+    return f", {manifest.place(field)}"
 
 
 def _of_cluster(pod: str, flags: Sequence[str]) -> Iterator[tuple[str, Json, Locate]]:

@@ -5,8 +5,8 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import quote
 
 from milligpu import manifests
@@ -20,13 +20,8 @@ from webhook.pod import Json
 _STYLES = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """A finding and where it is."""
-
-    file: Path
-    line: int
-    finding: Finding
+Remark: TypeAlias = tuple[Path, int, Finding]
+"""A file, a line and what there is to say of it."""
 
 
 def main(files: Sequence[Path], form: str) -> int:
@@ -44,9 +39,9 @@ def main(files: Sequence[Path], form: str) -> int:
     if form == "text":
         _print(remarks, unread)
     else:
-        log = _sarif(remarks) if form == "sarif" else list(map(_fields, remarks))
+        log = _sarif(remarks) if form == "sarif" else [_fields(*each) for each in remarks]
         print(json.dumps(log, indent=2))
-    return 2 if unread else int(any(each.finding.code.level != "note" for each in remarks))
+    return 2 if unread else int(any(found.code.level != "note" for *_, found in remarks))
 
 
 def _remarks(path: Path, config: Config) -> list[Remark]:
@@ -54,61 +49,54 @@ def _remarks(path: Path, config: Config) -> list[Remark]:
     for where in file.others:
         print(f"milligpu lint: {where}: is no Kubernetes object", file=sys.stderr)
     found = [
-        Remark(path, manifest.line(finding.path), finding)
+        (path, manifest.line(finding.path), finding)
         for manifest in file.manifests
         for finding in findings(creation(manifest.document), config, deep=True)
     ]
-    return sorted(found, key=lambda each: each.line)
+    return sorted(found, key=lambda each: each[1])
 
 
 def _print(remarks: Sequence[Remark], unread: int) -> None:
     screen = Screen.of(sys.stdout, os.environ)
-    for each in remarks:
-        code = each.finding.code
-        level = screen.paint(code.level, _STYLES[code.level])
-        text = " ".join(f"{each.finding} [{code.label}]".split())
-        print(screen.plain(f"{each.file}:{each.line}: {level}: {text}"))
+    for file, line, finding in remarks:
+        level = screen.paint(finding.code.level, _STYLES[finding.code.level])
+        text = " ".join(f"{finding} [{finding.code.label}]".split())
+        print(screen.plain(f"{file}:{line}: {level}: {text}"))
     sys.stdout.flush()  # the sum comes last, also where both go to one file
-    counts = Counter[str](each.finding.code.level for each in remarks)
+    counts = Counter[str](found.code.level for *_, found in remarks)
     said = [f"{counts[each]} {each}{'s' * (counts[each] > 1)}" for each in _STYLES if counts[each]]
     said += [f"{unread} file{'s' * (unread > 1)} could not be read"] * bool(unread)
     print(", ".join(said) or "no findings", file=sys.stderr)
 
 
-def _fields(each: Remark) -> dict[str, str | int]:
-    finding, code = each.finding, each.finding.code
-    where: dict[str, str | int] = {"file": str(each.file), "line": each.line}
+def _fields(file: Path, line: int, finding: Finding) -> dict[str, str | int]:
+    code = finding.code
+    where: dict[str, str | int] = {"file": str(file), "line": line}
     what = {"level": code.level, "code": code.label, "text": finding.text}
-    return where | what | {"field": finding.path, "container": finding.container}
+    return {**where, **what, "field": finding.path, "container": finding.container}
 
 
 def _sarif(remarks: Iterable[Remark]) -> Json:
     """Return a SARIF 2.1.0 log (OASIS), which code hosts and editors show beside the lines."""
     from importlib.metadata import version
 
-    rules = [
-        {
-            "id": code.label,
-            "shortDescription": {"text": code.meaning},
-            "defaultConfiguration": {"level": code.level},
-        }
-        for code in Code
-    ]
+    rules = [_rule(code) for code in Code]
     driver = {"name": "milligpu", "version": version("milligpu"), "rules": rules}
-    run = {"tool": {"driver": driver}, "results": [_result(each) for each in remarks]}
+    run = {"tool": {"driver": driver}, "results": [_result(*each) for each in remarks]}
     return {"version": "2.1.0", "runs": [run]}
 
 
-def _result(each: Remark) -> Json:
-    finding, code = each.finding, each.finding.code
-    path, here = Path(os.path.abspath(each.file)), Path.cwd()  # noqa: PTH100 - a link stays one
+def _rule(code: Code) -> Json:
+    rule = {"id": code.label, "shortDescription": {"text": code.meaning}}
+    return {**rule, "defaultConfiguration": {"level": code.level}}
+
+
+def _result(file: Path, line: int, finding: Finding) -> Json:
+    path, here = Path(os.path.abspath(file)), Path.cwd()  # noqa: PTH100 - a link stays one
     uri = quote(str(path.relative_to(here))) if path.is_relative_to(here) else path.as_uri()
-    place = {"artifactLocation": {"uri": uri}, "region": {"startLine": each.line}}
+    place = {"artifactLocation": {"uri": uri}, "region": {"startLine": line}}
     field = [{"fullyQualifiedName": finding.path}] if finding.path else []
-    return {
-        "ruleId": code.label,
-        "ruleIndex": list(Code).index(code),
-        "level": code.level,
-        "message": {"text": str(finding)},
-        "locations": [{"physicalLocation": place, "logicalLocations": field}],
-    }
+    places = [{"physicalLocation": place, "logicalLocations": field}]
+    code = finding.code
+    rule = {"ruleId": code.label, "ruleIndex": [*Code].index(code), "level": code.level}
+    return {**rule, "message": {"text": str(finding)}, "locations": places}
