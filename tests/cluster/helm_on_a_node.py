@@ -4,6 +4,7 @@ Not among the tests that `make e2e` finds: it needs a cluster without milligpu.
 """
 
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 
@@ -31,6 +32,7 @@ SETTINGS = {
     "plugin.settings.MILLIGPU_INVENTORY": "simulated",
     "plugin.settings.MILLIGPU_SETTLE_SECONDS": "0",
 }
+PRODUCT = "app.kubernetes.io%2Fname%3Dmilligpu"
 LABEL = ("-l", "app.kubernetes.io/name=milligpu", "-o", "name")
 CLUSTER_WIDE = "namespaces,mutatingwebhookconfigurations,clusterroles,clusterrolebindings"
 Helm = Callable[..., str]
@@ -64,6 +66,24 @@ def share(name: str) -> Json:
     return shapes.pod(name, asking("main", "300m"))
 
 
+def by_digest(node: Node) -> str:
+    """Let the node have the image by its digest, as after a pull, and return the digest."""
+    ctr = ("ctr", "--namespace", "k8s.io", "images", "list", f"name=={images.PRODUCT}")
+    (digest,) = re.findall(r"sha256:[0-9a-f]{64}", node.sandbox.run(*ctr))
+    node.tag(images.PRODUCT, f"{REPOSITORY}@{digest}")
+    return str(digest)
+
+
+def images_in_use(node: Node) -> set[str]:
+    """Return the images of milligpu's pods, which all have to be there and ready."""
+    found = node.plane.api.get(f"/api/v1/pods?labelSelector={PRODUCT}")["items"]
+    pods = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+    statuses = [each for pod in pods for each in pod["status"].get("containerStatuses", ())]
+    assert len(statuses) == 4  # two of the webhook, certs, the plugin
+    assert all(each["ready"] for each in statuses)
+    return {pod["spec"]["containers"][0]["image"] for pod in pods}
+
+
 def refuses_nothing(node: Node, namespace: str) -> None:
     """See that a plain pod is made, and an ask refused by nobody but the API server."""
     api = node.plane.api
@@ -85,7 +105,12 @@ def test_a_release_serves_shares_and_leaves_nothing(bare: Node, helm: Helm) -> N
 
         say("helm upgrade")
         card = {"plugin.settings.MILLIGPU_INVENTORY_FILE": "one-t4"}
-        helm("upgrade", "milligpu", str(CHART), **SETTINGS, **card)
+        digest = by_digest(bare)
+        pinned = {"image.digest": digest, "image.pullPolicy": "Never"}
+        helm("upgrade", "milligpu", str(CHART), "--wait", **SETTINGS, **card, **pinned)
+        eventually(
+            lambda: images_in_use(bare) == {f"{REPOSITORY}@{digest}"}, "all by the digest", 90
+        )
         wanted = CARDS["one-t4"] * PER_CARD
         eventually(lambda: slots(bare) == wanted, "the slots of one card, by a new plugin", 60)
         users.create(share("second"))

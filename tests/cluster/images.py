@@ -18,6 +18,7 @@ CHECKOUT = HERE.parents[1]
 SUITE = "bookworm"
 PYTHON = f"localhost/python:{SUITE}"
 """A Python on Debian: what BASE is here, where no registry of images is reached."""
+BASE = ("--build-arg", f"BASE={PYTHON}")
 PRODUCT = "localhost/milligpu:e2e"
 PAUSE = "localhost/pause:1"
 WORKLOAD = "localhost/workload:e2e"
@@ -97,17 +98,21 @@ def archives(folder: Path) -> list[Path]:
     """Build all images of the cluster, and return them as archives in a folder."""
     with builder() as build:
         _pause(build)
-        _python(build)
-        say(f"building {PRODUCT} from the Dockerfile")
-        base = ("--build-arg", f"BASE={PYTHON}")
-        build.build(PRODUCT, CHECKOUT, *base)
+        product(build)
         for image, target in WORKLOADS.items():
-            build.build(image, HERE / "workload", *base, "--target", target)
+            build.build(image, HERE / "workload", *BASE, "--target", target)
         written = []
         for image in (PAUSE, PRODUCT, *WORKLOADS):
             written.append(folder / f"{image.replace('/', '-').replace(':', '-')}.tar")
             build.save(image, written[-1])
         return written
+
+
+def product(build: Builder) -> None:
+    """Build the product's image from the Dockerfile, as it is in the checkout."""
+    _python(build)
+    say(f"building {PRODUCT} from the Dockerfile")
+    build.build(PRODUCT, CHECKOUT, *BASE)
 
 
 def _pause(build: Builder) -> None:
