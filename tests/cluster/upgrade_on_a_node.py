@@ -6,26 +6,26 @@ Not among the tests that `make e2e` finds: it needs a cluster without milligpu, 
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.chart import CHART
 from tests.cluster import earlier, images, load, shapes
 from tests.cluster.api import ApiError, Json
 from tests.cluster.conftest import _visible
-from tests.cluster.devices import Held, held, lives
+from tests.cluster.devices import held, lives
 from tests.cluster.eventually import eventually
 from tests.cluster.helm import Helm
+from tests.cluster.holders import Container, Place, agree, look
 from tests.cluster.node import Node, cluster
 from tests.cluster.product import manifest, rolled_out, served, slots
 from tests.cluster.shapes import holding
-from tests.cluster.spaces import Report, Space, asking, space
+from tests.cluster.spaces import Space, asking, space
 from tests.cluster.tools.say import say
 from vgpu import names
 from vgpu.slots import PER_CARD
@@ -39,6 +39,7 @@ WORKLOADS = {
     "deployment/webhook": names.NAMESPACE,
     "daemonset/plugin": names.NODE_NAMESPACE,
 }
+SOCKET = "milligpu-*.sock"
 SECRETS = ("milligpu-ca", "milligpu-tls")
 CONFIGURATION = {
     "apiVersion": "admissionregistration.k8s.io/v1",
@@ -101,11 +102,12 @@ class Standing:
     """What a change of the version must leave as it is."""
 
     lives: list[tuple[str, str, int]]
-    reports: list[dict[str, Report]]
-    held: list[Held]
+    containers: tuple[Container, ...]
+    """With the environment of each one's process."""
+    listed: Mapping[Place, frozenset[str]]
     """By the kubelet."""
-    owners: dict[tuple[str, str], float]
-    """By the plugin: slots by pod and card."""
+    told: Mapping[tuple[Place, str], int]
+    """By the plugin that runs now."""
     secrets: list[Json]
     bundles: set[str]
 
@@ -114,34 +116,19 @@ def standing(users: Space) -> Standing:
     """Look at the pods that run, at what they hold, and at what the webhook is trusted by."""
     node = users.node
     found = users.all_running("model", 3) + users.all_running("whole", 1)
-    uids = {pod["metadata"]["uid"] for pod in found}
+    agree(node, 90)
+    seen = look(node)
+    assert len(seen.containers) == len(found)
     secrets = f"/api/v1/namespaces/{names.NAMESPACE}/secrets/"
     entries = node.plane.api.read(CONFIGURATION)["webhooks"]
     return Standing(
         lives(found),
-        [users.reports(pod) for pod in found],
-        sorted((each for each in held(node) if each.pod in uids), key=lambda each: each.pod),
-        eventually(lambda: owners(users), "what the plugin knows of its containers", 30),
+        seen.containers,
+        seen.listed,
+        seen.told,
         [node.plane.api.get(secrets + name)["data"] for name in SECRETS],
         {each["clientConfig"]["caBundle"] for each in entries},
     )
-
-
-def owners(users: Space) -> dict[tuple[str, str], float]:
-    """Return the slots of each pod and card, as the plugin that runs now tells them."""
-    [plugin] = pods(users.node, names.NODE_NAMESPACE)
-    place = f"/api/v1/namespaces/{names.NODE_NAMESPACE}/pods/{plugin['metadata']['name']}:9410"
-    families = text_string_to_metric_families(
-        users.node.plane.api.raw("GET", f"{place}/proxy/metrics")
-    )
-    [found] = (each for each in families if each.name == "milligpu_plugin_container_slots")
-    told = {
-        (sample.labels["pod"], sample.labels["gpu"]): sample.value
-        for sample in found.samples
-        if sample.labels["namespace"] == users.name
-    }
-    assert len(told) == 4, told
-    return told
 
 
 @dataclass
@@ -149,17 +136,24 @@ class Meanwhile:
     """What is seen from outside while a change goes on."""
 
     users: Space
+    away: float = 0
+    """Seconds for which there was no plugin, by its socket."""
     dark: float = 0
     """Seconds for which the node showed no slots."""
     arrived: int = 0
     stop: threading.Event = field(default_factory=threading.Event)
 
-    def look(self) -> None:
-        """Look at the node's slots ten times a second."""
-        last = time.monotonic()
+    def watch(self) -> None:
+        """Look ten times a second whether there is a plugin, and what the node shows."""
+        last, node = time.monotonic(), self.users.node
         while not self.stop.wait(0.1):
-            gone, now = slots(self.users.node) == 0, time.monotonic()
-            self.dark += (now - last) * gone
+            served, shown, now = (
+                any(node.device_plugins.glob(SOCKET)),
+                slots(node),
+                time.monotonic(),
+            )
+            self.away += (now - last) * (not served)
+            self.dark += (now - last) * (not shown)
             last = now
 
     def arrive(self) -> None:
@@ -186,7 +180,7 @@ class Meanwhile:
 @contextmanager
 def meanwhile(users: Space) -> Iterator[Meanwhile]:
     made = Meanwhile(users)
-    threads = [threading.Thread(target=each) for each in (made.look, made.arrive)]
+    threads = [threading.Thread(target=each) for each in (made.watch, made.arrive)]
     for thread in threads:
         thread.start()
     try:
@@ -215,18 +209,19 @@ def change(users: Space, what: str, image: str, act: Callable[[], Any]) -> None:
     say(
         f"{what}: {took:.0f} s; {len(admissions.admissions)} admissions,"
         f" {len(admissions.failures)} failed, the slowest {admissions.slowest * 1000:.0f} ms;"
-        f" no slots shown for {seen.dark:.1f} s; {seen.arrived} pods arrived,"
+        f" no plugin for {seen.away:.1f} s, no slots shown for {seen.dark:.1f} s;"
+        f" {seen.arrived} pods arrived,"
         f" {len(refused)} refused by the kubelet {set(refused) or ''}"
     )
     assert [each.fault for each in admissions.failures] == []
     assert len(admissions.admissions) > 100
+    users.kubectl("delete", "pods", "-l", "app=arrives", "--now")
     assert standing(users) == before
     serves(users)
 
 
 def serves(users: Space) -> None:
     """See that a new share is translated by the user's settings, and runs beside the others."""
-    users.kubectl("delete", "pods", "-l", "app=arrives", "--now")
     before = {slot for each in held(users.node) for slot in each.ids}
     users.create(shapes.pod("late", asking("main", "10m")))
     made = users.running("late")
