@@ -5,18 +5,18 @@ import random
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tests.cluster import images, shapes
-from tests.cluster.api import ApiError, Json
+from tests.cluster.api import ApiError, Json, collection
 from tests.cluster.shapes import holding
 from tests.cluster.spaces import Space
 
 FAULTS = (ApiError, OSError, http.client.HTTPException)
 """How a request of the load can fail."""
-TICK = 0.7
+TICK = 0.5
 """Seconds from one change to the next."""
 KINDS = {
     "small": (3, ("20m", "70m", "120m")),
@@ -66,41 +66,35 @@ class Churn:
             self._scale(self.dice.randint(0, REPLICAS))
             return
         there, (most, asks) = self.alive.setdefault(kind, []), KINDS[kind]
-        while len(there) >= most:
-            if not self._delete(there[0]):
-                return
+        while len(there) >= most and self._tried(kind, lambda: self._delete(there[0])):
             there.pop(0)
         self._numbers += 1
         made = shaped(kind, f"{kind}-{self._numbers}", asks[self._numbers % len(asks)])
+        there.append(made)  # also where it is refused: it may have been made all the same
+        if self._tried(kind, lambda: self.space.create(made)):
+            self.created[kind] += 1
+
+    def _tried(self, kind: str, change: Callable[[], object]) -> bool:
+        """Make a change; whether it was made. What was said instead is noted."""
         try:
-            self.space.create(made)
+            change()
         except FAULTS as fault:
             self.refused.append(Refusal(kind, _sentence(fault)))
-        else:
-            self.created[kind] += 1
-        there.append(made)  # also after a fault: it may have been made all the same
-
-    def _scale(self, replicas: int) -> None:
-        try:
-            api = self.space.node.plane.api
-            api.patch(deployment(), {"spec": {"replicas": replicas}}, self.space.name)
-        except FAULTS as fault:
-            self.refused.append(Refusal("replicas", _sentence(fault)))
-
-    def _delete(self, obj: Json) -> bool:
-        """Delete an object as kubectl does; whether it is gone, or will be."""
-        api, group = (
-            self.space.node.plane.api,
-            "apis/batch/v1" if obj["kind"] == "Job" else "api/v1",
-        )
-        path = f"/{group}/namespaces/{self.space.name}/{obj['kind'].lower()}s"
-        try:
-            api.request("DELETE", f"{path}/{obj['metadata']['name']}", NOW)
-        except ApiError as fault:
-            return fault.code == http.HTTPStatus.NOT_FOUND
-        except FAULTS:
             return False
         return True
+
+    def _scale(self, replicas: int) -> None:
+        api, change = self.space.node.plane.api, {"spec": {"replicas": replicas}}
+        self._tried("replicas", lambda: api.patch(deployment(), change, self.space.name))
+
+    def _delete(self, obj: Json) -> None:
+        """Delete an object as kubectl does, if it is there."""
+        path = f"{collection(obj, self.space.name)}/{obj['metadata']['name']}"
+        try:
+            self.space.node.plane.api.request("DELETE", path, NOW)
+        except ApiError as fault:
+            if fault.code != http.HTTPStatus.NOT_FOUND:
+                raise
 
     def sweep(self) -> None:
         """Note the pods that have failed, before they are deleted."""

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.cluster.node import Node
 from tests.cluster.product import use_cards
 from tests.cluster.shapes import holding
 from tests.cluster.spaces import asking
+from tests.cluster.test_node_whole import REASONS
 from tests.cluster.tools.say import say
 from vgpu import names
 from vgpu.slots import PER_CARD
@@ -100,8 +102,8 @@ def strike(node: Node, victim: Victim) -> None:
     node.processes.kill(*victim.programs)
 
 
-def serves(load: Churn, name: str) -> bool:
-    """Whether a pod with a share runs; it is asked for until then."""
+def serves(load: Churn, name: str) -> Json | None:
+    """Return a pod with a share that runs, None while it does not; it is asked for until then."""
     try:
         pod = load.space.pod(name)
     except ApiError as fault:
@@ -110,14 +112,18 @@ def serves(load: Churn, name: str) -> bool:
         raise
     if pod["status"]["phase"] == "Failed":
         load.space.node.plane.api.delete(pod, load.space.name)
-    return bool(pod["status"]["phase"] == "Running")
+    return pod if pod["status"]["phase"] == "Running" else None
 
 
-def probed(load: Churn, name: str) -> None:
-    """Wait until a new pod with a share runs, and take it away."""
-    eventually(lambda: serves(load, name), "a new pod with a share that runs", SERVED)
-    pod: Json = shaped("probe", name, "10m")
+def probed(load: Churn, name: str) -> str:
+    """Wait until a new pod with a share runs, and take it away; return what took how long."""
+    what = "a new pod with a share that runs"
+    pod = eventually(lambda: serves(load, name), what, SERVED)
     load.space.node.plane.api.delete(pod, load.space.name)
+    conditions = {it["type"]: it["lastTransitionTime"] for it in pod["status"]["conditions"]}
+    times = (pod["metadata"]["creationTimestamp"], conditions["PodScheduled"], conditions["Ready"])
+    created, scheduled, ready = (datetime.fromisoformat(each).timestamp() for each in times)
+    return f"{scheduled - created:.0f} s until it had its node, {ready - scheduled:.0f} s there"
 
 
 def tell(created: Counter[str], refused: list[Refusal], failed: list[tuple[str, str]]) -> None:
@@ -144,7 +150,7 @@ def test_a_part_is_killed_under_load(load: Churn, name: str) -> None:
         time.sleep(DOWN)
     node.start_again(*victim.programs)
     back = time.monotonic() - start
-    probed(load, f"probe-{name}")
+    stages = probed(load, f"probe-{name}")
     served = time.monotonic() - start
     time.sleep(AROUND)
     with load.calm:
@@ -153,14 +159,16 @@ def test_a_part_is_killed_under_load(load: Churn, name: str) -> None:
         created, refused, failed = load.told()
         say(
             f"{name} killed: started again after {back:.1f} s, a share was served"
-            f" {served:.1f} s after the kill, all accounts agreed {took:.1f} s after the load"
+            f" {served:.1f} s after the kill ({stages}), all accounts agreed {took:.1f} s after the load"
         )
         tell(created, refused, failed)
+        assert created["small"] and created["large"], "slots changed hands"  # noqa: PT018
         assert veterans(load) == before
         plain = [each.message for each in refused if each.kind == "plain"]
         assert not [message for message in plain if OURS in message]
         assert victim.takes_the_api or not plain
         assert not [message for kind, message in failed if kind == "plain"]
+        assert all(any(why in message for why in REASONS) for _, message in failed)
 
 
 def test_nothing_is_held_when_all_have_gone(load: Churn) -> None:
