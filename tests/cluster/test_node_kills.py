@@ -159,7 +159,8 @@ def test_a_part_is_killed_under_load(load: Churn, name: str) -> None:
         created, refused, failed = load.told()
         say(
             f"{name} killed: started again after {back:.1f} s, a share was served"
-            f" {served:.1f} s after the kill ({stages}), all accounts agreed {took:.1f} s after the load"
+            f" {served:.1f} s after the kill ({stages}), all accounts agreed {took:.1f} s after"
+            " the load"
         )
         tell(created, refused, failed)
         assert created["small"] and created["large"], "slots changed hands"  # noqa: PT018
