@@ -22,8 +22,8 @@ from tests.cluster.devices import held, lives
 from tests.cluster.eventually import eventually
 from tests.cluster.helm import Helm
 from tests.cluster.holders import Container, Place, agree, look
-from tests.cluster.node import Node, cluster
-from tests.cluster.product import manifest, rolled_out, served, slots
+from tests.cluster.node import NAME, Node, cluster
+from tests.cluster.product import manifest, restart_plugin, rolled_out, served, slots
 from tests.cluster.shapes import holding
 from tests.cluster.spaces import Space, asking, space
 from tests.cluster.tools.say import say
@@ -220,6 +220,24 @@ def change(users: Space, what: str, image: str, act: Callable[[], Any]) -> None:
     serves(users)
 
 
+def cordoned(users: Space) -> None:
+    """See that a node to which nothing is sent meanwhile refuses nobody."""
+    node, shown = users.node, slots(users.node)
+    with meanwhile(users) as seen:
+        time.sleep(2)
+        node.plane.kubectl("cordon", NAME)
+        restart_plugin(node)
+        node.plane.kubectl("uncordon", NAME)
+        eventually(lambda: slots(node) == shown, f"{shown} slots on the node", 60)
+    phases = [each["phase"] for each in seen.ends()]
+    say(
+        f"a new plugin on a cordoned node: no plugin for {seen.away:.1f} s;"
+        f" {seen.arrived} pods arrived, {phases.count('Failed')} refused by the kubelet"
+    )
+    assert set(phases) == {"Succeeded"}
+    users.kubectl("delete", "pods", "-l", "app=arrives", "--now")
+
+
 def serves(users: Space) -> None:
     """See that a new share is translated by the user's settings, and runs beside the others."""
     before = {slot for each in held(users.node) for slot in each.ids}
@@ -273,6 +291,7 @@ def test_by_the_one_file(bare: Node, before: Path) -> None:
         change(users, "upgrade by kubectl apply", images.PRODUCT, act)
         act = lambda: run(*apply, stdin=old)  # noqa: E731
         change(users, "back by kubectl apply", earlier.IMAGE, act)
+        cordoned(users)
         run(*remove, stdin=old)
         gone(bare, users)
 
