@@ -3,6 +3,7 @@ asks of its own kubelet. Counts are asserted, and all are printed (`pytest -s`):
 docs/explanation/scale.md is made of them.
 """
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -42,6 +43,9 @@ OF_A_CARD, OF_A_CONTAINER = 6, 2
 """Series of the plugin's metrics."""
 
 
+SERVER = "kube-apiserver"
+
+
 @pytest.fixture(scope="module")
 def audit(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audit]:
     """The API server with an audit log, and a node that tells its status as often as real ones."""
@@ -50,9 +54,6 @@ def audit(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audi
     restart(node, (*command, *made.arguments()), status_seconds=10)
     yield made
     restart(node, command, status_seconds=1)
-
-
-SERVER = "kube-apiserver"
 
 
 def restart(node: Node, command: tuple[str, ...], status_seconds: int) -> None:
@@ -95,45 +96,52 @@ def show(what: str, requests: list[Request]) -> None:
     found = Counter((it.program, it.verb, it.resource, it.namespace, it.name) for it in about)
     for each, count in found.most_common():
         say(f"  {count} {' '.join(each)}")
-    say(f"  {len(telling(requests))} node statuses that tell of our resources")
+    told = [len(json.dumps(each.body)) for each in telling(requests)]
+    say(f"  node statuses that tell of our resources, in bytes: {told}")
 
 
-def test_nobody_of_us_watches_and_a_kubelet_watches_what_its_pods_name(
-    node: Node, audit: Audit
-) -> None:
+def test_nobody_of_us_watches_and_a_kubelet_watches_what_its_pods_name(audit: Audit) -> None:
     requests = audit.since(0)
-    assert not [each for each in ours(requests) if each.verb in ("watch", "list")]
-    seen = {(it.namespace, it.resource, it.name) for it in requests if it.program == "kubelet"}
-    watches = sorted(each for each in seen if each[0] in PLACES and each[1] != "pods")
     show("since the API server's start", requests)
-    say(f"a kubelet's objects: {watches}")
-    assert [each for each in watches if each[0] == names.NODE_NAMESPACE] == [
-        (names.NODE_NAMESPACE, "configmaps", "plugin")
-    ]
-    assert node.plane.api.get(f"/api/v1/nodes/{NAME}")
+    assert not [each for each in ours(requests) if each.verb in ("watch", "list")]
+    watches = {
+        (it.namespace, it.resource, it.name)
+        for it in requests
+        if (it.program, it.verb) == ("kubelet", "watch") and it.namespace in PLACES
+    }
+    say(f"  a kubelet watches: {sorted(watches)}")
+    at_every_node = {each for each in watches if each[0] == names.NODE_NAMESPACE}
+    assert at_every_node == {(names.NODE_NAMESPACE, "configmaps", "plugin")}
 
 
 @pytest.mark.timeout(REST + 120)
 def test_a_node_at_rest_costs_nothing(node: Node, audit: Audit) -> None:
-    mark, looks, asked = audit.mark(), kubelet_looks(node), reviews(node)
+    looks, asked, mark = kubelet_looks(node), reviews(node), audit.mark()
     with watched(node.device_plugins) as opens:
         time.sleep(REST)
         opened = opens.counted()
-    looks = kubelet_looks(node) - looks
-    requests = audit.since(mark)
+    requests, looks = audit.since(mark), kubelet_looks(node) - looks
     show(f"{REST} s at rest", requests)
     say(f"  the kubelet was asked: {dict(looks)}; files opened: {dict(opened)}")
+    say(f"  what certs reads in one look: {a_look(node)} bytes")
     assert {each.user for each in ours(requests)} == {CERTS}
     assert abs(turns(requests) - REST / INTERVAL) <= 1
+    others = [each for each in requests if each.namespace in PLACES and each.user != CERTS]
+    assert {each.verb for each in others} <= {"watch"}, "a watch is begun anew every few minutes"
     assert telling(requests) == []
     assert reviews(node) == asked
-    about = {(it.program, it.verb) for it in requests if it.namespace in PLACES} - {
-        ("python", "get")
-    }
-    assert {verb for _, verb in about} <= {"watch"}
     for what in ("list", "get_allocatable"):
         assert REST / POLL - 3 <= looks[what] <= REST / POLL + 1
     assert abs(opened[CHECKPOINT] - looks["list"]) <= 1
+
+
+def a_look(node: Node) -> int:
+    """Return the bytes of all that the certificate keeper reads each time that it looks."""
+    secrets = f"/api/v1/namespaces/{names.NAMESPACE}/secrets"
+    configurations = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+    paths = [f"{secrets}/{name}" for name in (names.SECRET_CA, names.SECRET_SERVING)]
+    paths.append(f"{configurations}/{names.WEBHOOK_CONFIGURATION}")
+    return sum(len(node.plane.api.raw("GET", path)) for path in paths)
 
 
 def test_a_restart_of_the_plugin_is_told_in_some_statuses(node: Node, audit: Audit) -> None:
@@ -202,6 +210,7 @@ def test_a_card_that_falls_ill_is_told_once(space: Space, audit: Audit) -> None:
             assert len(telling(requests)) == 1
             assert pods[("patch", "pods/status")] <= len(on_it)
         tell_of_metrics(scrape(node))
+        space.kubectl("delete", "pods", "--all", "--now", "--wait=true")
     inventory.file.unlink()
 
 
