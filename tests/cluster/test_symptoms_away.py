@@ -59,7 +59,7 @@ DIFFERENT = symptom("must be equal to milligpu.io/vgpu limit of 40")
         (requesting({names.COUNT: "30"}, {names.COUNT: "40"}), DIFFERENT),
     ],
 )
-@pytest.mark.parametrize("kind", ["Pod", "Deployment", "CronJob"])
+@pytest.mark.parametrize("kind", ["Pod", "CronJob"])
 def test_where_the_webhook_is_not_asked_the_api_server_refuses(
     apiserver: ControlPlane, namespace: str, kind: str, obj: Json, message: Message
 ) -> None:
