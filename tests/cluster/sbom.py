@@ -1,7 +1,7 @@
 """`python -m tests.cluster.sbom milligpu.tar` lists what is in an image, beside it.
 
 The archive is what `docker save`, `podman save` or `buildah push` write. The list is CycloneDX, in
-`milligpu.cdx.json`: packages of Python and of Debian, with versions and licences. syft makes it.
+`milligpu.cdx.json`: packages of Python and of Debian with versions and licences, and files with hashes. syft makes it.
 """
 
 import os
@@ -21,8 +21,9 @@ def write(archive: Path, target: Path) -> None:
     command = [str(ensure(["syft"])["syft"]), "scan", "--quiet", str(archive)]
     command += ["--source-name", project["name"], "--source-version", project["version"]]
     command += ["--output", f"cyclonedx-json={target}"]
-    # It would ask its makers for a newer one.
-    environ = {**os.environ, "SYFT_CHECK_FOR_APP_UPDATE": "false"}
+    # All files: ours belong to no package. And it would ask its makers for a newer one.
+    settings = {"SYFT_FILE_METADATA_SELECTION": "all", "SYFT_CHECK_FOR_APP_UPDATE": "false"}
+    environ = {**os.environ, **settings}
     subprocess.run(command, env=environ, check=True)
 
 

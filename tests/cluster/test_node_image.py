@@ -1,5 +1,6 @@
 """The image that is built from the Dockerfile: what is in it, and what is not."""
 
+import hashlib
 import json
 import tarfile
 import tomllib
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cluster import images, sbom, shapes
+from tests.cluster.api import Json
 from tests.cluster.eventually import eventually
 from tests.cluster.spaces import Space
 from tests.contract.test_locks import entries, name
@@ -79,8 +81,13 @@ def test_the_page_states_its_size(archive: Path) -> None:
     assert stated == pytest.approx([*sizes, sum(sizes)], rel=0.05)
 
 
-def packages(lines: Iterable[str]) -> set[tuple[str, str]]:
-    """Return name and version of each package that a lock has for this platform."""
+def packages(components: Iterable[Json]) -> set[tuple[str, str]]:
+    return {(name(each["name"]), each["version"]) for each in components}
+
+
+def locked() -> set[tuple[str, str]]:
+    """Return name and version of each package that an image of CPython gets."""
+    lines = entries("requirements.lock").values()
     return {(name(line), line.split("==")[1].split()[0]) for line in lines}
 
 
@@ -95,14 +102,14 @@ def test_everything_of_the_lock_is_in_the_list_of_what_is_in_it(
     component = found["metadata"]["component"]
     assert (component["name"], component["version"]) == (PROJECT["name"], PROJECT["version"])
     listed = [each for each in found["components"] if "purl" in each]
-    python = {
-        (name(each["name"]), each["version"]) for each in listed if "pkg:pypi/" in each["purl"]
-    }
-    assert python == packages(entries("requirements.lock").values())
+    python = [each for each in listed if each["purl"].startswith("pkg:pypi/")]
+    assert packages(python) == locked()
+    assert len([each for each in python if each.get("licenses")]) > 0.9 * len(python)
     debian = {each["name"] for each in listed if each["purl"].startswith("pkg:deb/")}
     assert {"libc6", "libssl3", "ca-certificates"} <= debian
-    licensed = [each for each in listed if each.get("licenses")]
-    assert len(licensed) > len(python) * 0.9
+    files = {each["name"]: each["hashes"] for each in found["components"] if "hashes" in each}
+    ours = hashlib.sha256((ROOT / "vgpu/slots.py").read_bytes()).hexdigest()
+    assert {"alg": "SHA-256", "content": ours} in files["/opt/milligpu/app/vgpu/slots.py"]
 
 
 def test_it_holds_the_three_programs_and_nothing_to_build_with(space: Space) -> None:
