@@ -1,7 +1,8 @@
 """`python -m tests.cluster.sbom milligpu.tar` lists what is in an image, beside it.
 
 The archive is what `docker save`, `podman save` or `buildah push` write. The list is CycloneDX, in
-`milligpu.cdx.json`: packages of Python and of Debian with versions and licences, and files with hashes. syft makes it.
+`milligpu.cdx.json`: packages of Python and of Debian with versions and licences, files with hashes.
+syft makes it.
 """
 
 import os
