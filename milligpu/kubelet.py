@@ -5,7 +5,7 @@ import contextlib
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import grpc
 
@@ -19,6 +19,8 @@ from webhook.pod import Container, Json, containers
 SOCKET = "kubelet.sock"
 CHANNEL = (unix.AUTHORITY, unix.FRESH)
 
+Ids: TypeAlias = frozenset[str]
+Env: TypeAlias = dict[str, str]
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -28,8 +30,8 @@ class Grant:
 
     container: str
     resource: str
-    ids: frozenset[str]
-    env: dict[str, str]
+    ids: Ids
+    env: Env
     """The plugin's; in a container the pod's own variables of these names would win."""
 
 
@@ -95,11 +97,11 @@ class Kubelet(rpc.RegistrationServicer):
     def _received(self, name: str, response: api.ListAndWatchResponse) -> None:
         self.devices[name] = {d.ID: d.health == "Healthy" for d in response.devices}
 
-    def healthy(self, name: str) -> frozenset[str]:
+    def healthy(self, name: str) -> Ids:
         """Return the ids of a resource's healthy devices."""
         return frozenset(each for each, healthy in self.devices.get(name, {}).items() if healthy)
 
-    def free(self, name: str) -> frozenset[str]:
+    def free(self, name: str) -> Ids:
         """Return the healthy devices that no pod has."""
         granted = chain.from_iterable(self.pods.values())
         return self.healthy(name).difference(*(grant.ids for grant in granted))
@@ -110,7 +112,7 @@ class Kubelet(rpc.RegistrationServicer):
         Resources that nobody registered are passed over, as by the kubelet. Raises AdmissionError.
         """
         key = pod_key(pod)
-        reusable: dict[str, frozenset[str]] = {}
+        reusable: dict[str, Ids] = {}
         self.pods[key] = ()
         try:
             for item in containers(pod, ""):
@@ -120,20 +122,16 @@ class Kubelet(rpc.RegistrationServicer):
             raise
         return self.pods[key]
 
-    async def _allocate(
-        self, key: str, item: Container, reusable: dict[str, frozenset[str]]
-    ) -> None:
+    async def _allocate(self, key: str, item: Container, reusable: dict[str, Ids]) -> None:
         """Give one container what it asks for; later ones may use an init container's again."""
         for name, amount in item.sides()[0].items():
             if name in self.devices and (needed := int(quantity.parse(str(amount)))):
-                again = reusable.get(name, frozenset())
+                again = reusable.get(name, Ids())
                 ids, env = await self._grant(name, needed, again, self.free(name))
                 self.pods[key] += (Grant(item.name, name, ids, env),)
                 reusable[name] = again | ids if role(item) == "init container" else again - ids
 
-    async def _grant(
-        self, name: str, needed: int, reusable: frozenset[str], free: frozenset[str]
-    ) -> tuple[frozenset[str], dict[str, str]]:
+    async def _grant(self, name: str, needed: int, reusable: Ids, free: Ids) -> tuple[Ids, Env]:
         """Return devices and the plugin's environment, by the two calls of a real kubelet."""
         try:
             ids = await self._choose(name, needed, frozenset(list(reusable)[:needed]), free)
@@ -146,9 +144,7 @@ class Kubelet(rpc.RegistrationServicer):
             raise AdmissionError(cause) from error
         return ids, dict(sorted(response.container_responses[0].envs.items()))
 
-    async def _choose(
-        self, name: str, needed: int, must: frozenset[str], free: frozenset[str]
-    ) -> frozenset[str]:
+    async def _choose(self, name: str, needed: int, must: Ids, free: Ids) -> Ids:
         """Return the devices that the plugin prefers; some `must` be among them."""
         one = api.ContainerPreferredAllocationRequest(
             available_deviceIDs=free | must, must_include_deviceIDs=must, allocation_size=needed

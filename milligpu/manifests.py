@@ -39,6 +39,7 @@ class Piece:
     root: Node | None = None
     """None of a piece without a document, or that is not looked into."""
     json: Any = None
+    path: Path = STDIN
 
     def rewritten(self, new: Mapping[int, Json]) -> str:
         """Return the text with other objects, by the ids of those that they replace."""
@@ -61,7 +62,6 @@ class Piece:
 class Manifest:
     """One object of a file."""
 
-    path: Path
     where: str
     """The file, and the document where there are several."""
     document: Json
@@ -82,7 +82,7 @@ class Manifest:
 
     def place(self, path: str) -> str:
         """Return the file and the line of a field path, as compilers write them."""
-        return f"{self.path}:{self.line(path)}"
+        return f"{self._piece.path}:{self.line(path)}"
 
     def line(self, path: str) -> int:
         """Return the line of a field path, or of what comes nearest to it on the way there."""
@@ -141,7 +141,7 @@ def read(path: Path, holding: str = "") -> File:
     for number, piece in enumerate(documents, 1):
         where = f"{path}, document {number}" if len(documents) > 1 else str(path)
         if piece.root and piece.json is not None:
-            found += _objects(path, where, piece, piece.root, piece.json)
+            found += _objects(where, piece, piece.root, piece.json)
     manifests = tuple(each for each in found if isinstance(each, Manifest))
     others = tuple(each for each in found if isinstance(each, str))
     return File(path, pieces, manifests, others)
@@ -168,7 +168,7 @@ def _parsed(path: Path, text: str, line: int) -> Piece:
     # In JSON there may be surrogate pairs, which YAML does not know.
     joined = _PAIR.sub(lambda pair: str(json.loads(f'"{pair[0]}"')), text)
     try:
-        return Piece(text, line, *kubeyaml.load(joined if _is_json(text) else text))
+        return Piece(text, line, *kubeyaml.load(joined if _is_json(text) else text), path)
     except MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
         where = f", line {mark.line + line}" if mark else ""
@@ -185,9 +185,7 @@ def _is_json(text: str) -> bool:
     return False
 
 
-def _objects(
-    path: Path, where: str, piece: Piece, node: Node, document: Any
-) -> Iterator[Manifest | str]:
+def _objects(where: str, piece: Piece, node: Node, document: Any) -> Iterator[Manifest | str]:
     """Yield the objects of a document: itself, or those of a list; the place of what is none."""
     match document:
         case {"apiVersion": str(version), "kind": str(kind), "items": list(items)} if kind.endswith(
@@ -198,11 +196,11 @@ def _objects(
                 if kind != "List" and isinstance(item, dict):
                     item.setdefault("apiVersion", version)
                     item.setdefault("kind", kind.removesuffix("List"))
-                yield from _objects(path, f"{where}, item {number}", piece, below, item)
+                yield from _objects(f"{where}, item {number}", piece, below, item)
         case {"apiVersion": str(), "kind": str()} if isinstance(
             document.get("metadata") or {}, dict
         ):
-            yield Manifest(path, where, document, node, piece)
+            yield Manifest(where, document, node, piece)
         case _:
             yield where
 

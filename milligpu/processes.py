@@ -73,9 +73,7 @@ class Program:
 @contextmanager
 def running(*command: str, output: Path, settings: dict[str, object]) -> Iterator[Program]:
     """Run Python with these arguments until the block is left; a setting is `MILLIGPU_<NAME>`."""
-    environ = {
-        name: text for name, text in os.environ.items() if not name.startswith(names.ENV_OURS)
-    }
+    environ = {k: v for k, v in os.environ.items() if not k.startswith(names.ENV_OURS)}
     environ |= {names.ENV_OURS + name.upper(): str(value) for name, value in settings.items()}
     with output.open("wb") as sink:
         process = subprocess.Popen(  # noqa: S603 - our own programs

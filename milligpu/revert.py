@@ -60,9 +60,8 @@ def _made(form: str, config: Config, manifest: Manifest) -> Json | None:
     if made is not manifest.document:
         say(manifest, "", f"{title}: turned back")
     found = _NAMES.findall(json.dumps({**made, "metadata": None, "status": None}))
-    left = [name for name in dict.fromkeys(found) if form != "ask" or name in names.GRANT_KEYS]
-    if left:
-        say(manifest, "", f"warning: {title}: still holds {', '.join(left)}")
+    if left := {name for name in found if form != "ask" or name in names.GRANT_KEYS}:
+        say(manifest, "", f"warning: {title}: still holds {', '.join(sorted(left))}")
     return made
 
 
@@ -92,18 +91,18 @@ def _pod(pod: Json, at: str, form: str, config: Config) -> Json:
 
 
 def _body(decision: Decision, form: str) -> Json:
-    reading, noted, grant, new = decision.reading, decision.noted, decision.grant, Json()
-    drop = set[str]() if form == "ask" else {*reading.ask_keys}
-    if grant and form == "whole":
-        drop |= {names.NVIDIA_GPU}
-        new = {names.NVIDIA_GPU: "1" if grant.share else str(grant.number)}
+    reading, noted, grant = decision.reading, decision.noted, decision.grant
+    drop, new = set[str]() if form == "ask" else {*reading.ask_keys}, Json()
     # One that differs from an annotated ask in the least would be refused beside it.
-    exact = noted is None or (noted.value * 1000).denominator == 1
-    if grant and grant in reading.grants and form == "ask" and exact:
-        drop = {grant.resource}
+    inexact = noted and (noted.value * 1000).denominator > 1
+    if grant and form == "whole":
+        drop.add(names.NVIDIA_GPU)
+        new = {names.NVIDIA_GPU: "1" if grant.share else str(grant.number)}
+    elif grant and form == "ask" and grant in reading.grants and not inexact:
+        drop.add(grant.resource)
         value = min(grant.share, _MOST) if grant.share else Fraction(grant.number)
-        if not reading.ask_keys:
-            new = {names.ASK: quantity.milli(noted.value if noted else value)}
+        ask = quantity.milli(noted.value if noted else value)
+        new = {} if reading.ask_keys else {names.ASK: ask}
     limits, requests = ({k: v for k, v in side.items() if k not in drop} for side in reading.sides)
     return reading.container.with_sides({**limits, **new}, requests)
 
@@ -129,12 +128,10 @@ def _free(document: Json) -> Json:
 
 def _ways(value: Any, way: Way = ()) -> Iterator[Way]:
     """Yield the ways to all that is in a value, each after the way to what holds it."""
-    keys = (
-        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    )
-    for key in keys:
-        yield (*way, key)
-        yield from _ways(value[key], (*way, key))
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield (*way, key)
+            yield from _ways(value[key], (*way, key))
 
 
 def _without(value: Any, way: Way) -> Any:

@@ -5,6 +5,8 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, repeat
 from typing import Self, TextIO
 
 from vgpu import slots
@@ -48,14 +50,9 @@ class Screen:
         """Return texts beside a label, each folded where it is too long."""
         start = " " * max(column - _LABEL, 0)
         head = start + self.paint(label, "dim") + " " * (column - len(start + label))
-        width = self.width - column
-        lines = (
-            line for text in texts for line in textwrap.wrap(text, width, break_on_hyphens=False)
-        )
-        return [
-            (" " * column if number else head) + self.paint(line, *styles)
-            for number, line in enumerate(lines)
-        ]
+        wrap = partial(textwrap.wrap, width=self.width - column, break_on_hyphens=False)
+        lines, heads = chain.from_iterable(map(wrap, texts)), chain([head], repeat(" " * column))
+        return [next(heads) + self.paint(line, *styles) for line in lines]
 
 
 def bar(held: Iterable[int]) -> str:

@@ -72,9 +72,8 @@ class Stage:
 
     def cards(self) -> dict[str, Counter[str]]:
         """Return for each card how many of its slots each pod holds."""
-        held = {
-            slots.parse(each).card: Counter[str]() for each in self.kubelet.devices[names.WHOLE]
-        }
+        cards = map(slots.parse, self.kubelet.devices[names.WHOLE])
+        held = {each.card: Counter[str]() for each in cards}
         for key, grants in self.kubelet.pods.items():
             for device in map(slots.parse, {each for grant in grants for each in grant.ids}):
                 held[device.card][key] += 1 if isinstance(device, slots.Slot) else slots.PER_CARD
@@ -86,16 +85,11 @@ def settings_for(environ: Mapping[str, str]) -> tuple[dict[str, str], dict[str, 
 
     What neither knows goes to the webhook, which refuses it.
     """
-    said = {
-        name.removeprefix(names.ENV_OURS).lower(): text
-        for name, text in environ.items()
-        if name.startswith(names.ENV_OURS)
-    }
+    ours = names.ENV_OURS
+    said = {k.removeprefix(ours).lower(): v for k, v in environ.items() if k.startswith(ours)}
     webhook, plugin = ({each.name for each in fields(of)} for of in (WebhookConfig, PluginConfig))
-    return (
-        {name: said[name] for name in said.keys() - (plugin - webhook) - _OWN},
-        {name: said[name] for name in said.keys() & plugin},
-    )
+    first, second = said.keys() - (plugin - webhook) - _OWN, said.keys() & plugin
+    return {name: said[name] for name in first}, {name: said[name] for name in second}
 
 
 @asynccontextmanager

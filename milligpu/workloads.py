@@ -16,18 +16,9 @@ from webhook.pod import Container, Json, containers, mapping, with_bodies
 def review(document: Json) -> Json:
     """Return the AdmissionReview of an object's creation."""
     group, _, version = document["apiVersion"].rpartition("/")
-    request = {
-        "uid": str(uuid.uuid4()),
-        "kind": {"group": group, "version": version, "kind": document["kind"]},
-        "name": document["metadata"].get("name", ""),
-        "namespace": document["metadata"].get("namespace", ""),
-        "operation": "CREATE",
-        "userInfo": {"username": "demo"},
-        "object": document,
-        "oldObject": None,
-        "dryRun": False,
-        "options": {"apiVersion": "meta.k8s.io/v1", "kind": "CreateOptions"},
-    }
+    kind = {"group": group, "version": version, "kind": document["kind"]}
+    request = {"uid": str(uuid.uuid4()), "kind": kind, "operation": "CREATE", "object": document}
+    request |= {key: document["metadata"].get(key, "") for key in ("namespace", "name")}
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
@@ -62,13 +53,10 @@ def pods(document: Json) -> Iterator[Json]:
         return
     held, name = template(document) or {}, document["metadata"]["name"]
     owner = {"apiVersion": document["apiVersion"], "kind": document["kind"], "name": name}
-    owned = {
-        "namespace": document["metadata"]["namespace"],
-        **mapping(held, "metadata", ""),
-        "ownerReferences": [{**owner, "controller": True}],
-    }
+    owned = {"ownerReferences": [{**owner, "controller": True}]}
+    placed = {"namespace": document["metadata"]["namespace"], **mapping(held, "metadata", "")}
     for number in range(_count(document)):
-        metadata = {**owned, "name": f"{name}-{number}"}
+        metadata = {**placed, **owned, "name": f"{name}-{number}"}
         spec = held.get("spec") or {}
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
