@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.cluster.api import Api, ApiError, Json
@@ -56,6 +57,8 @@ class Sample:
     """The stored CA; empty for none or for what cannot be read."""
     leaf: str
     """The stored serving certificate, likewise."""
+    related: bool
+    """Whether that CA signed it."""
     bundles: list[dict[str, float]]
     """The different caBundles of the entries, each CA with its end in Unix seconds."""
     served: dict[str, str]
@@ -67,9 +70,10 @@ class Sample:
 
     @property
     def whole(self) -> bool:
-        """Whether two replicas serve the stored pair, and are trusted by every entry."""
+        """Whether two replicas serve the stored CA's pair, and are trusted by every entry."""
         trusted = bool(self.bundles) and all(self.ca in each for each in self.bundles)
-        return trusted and len(self.served) == 3 and set(self.served.values()) == {self.leaf}
+        same = len(self.served) == 3 and set(self.served.values()) == {self.leaf}
+        return self.related and trusted and same
 
 
 class Watch:
@@ -159,16 +163,28 @@ def look(api: Api, own: set[int]) -> Sample:
             faults[place] = str(fault)
     ends = [{_serial(each): each.not_valid_after_utc.timestamp() for each in b} for b in bundles]
     connections = sorted(_ports(address, PORT) - own)
-    return Sample(at, ca, leaf, ends, served, faults, connections)
+    related = _signed(ca, leaf)
+    return Sample(at, _serial(ca), _serial(leaf), related, ends, served, faults, connections)
 
 
-def _stored(api: Api, name: str) -> str:
+def _stored(api: Api, name: str) -> x509.Certificate | None:
+    """Return the certificate of a Secret; None where it cannot be read, or has no key."""
     try:
         data = api.get(f"/api/v1/namespaces/{names.NAMESPACE}/secrets/{name}")["data"]
         certificate = x509.load_pem_x509_certificate(base64.b64decode(data[names.TLS_CERTIFICATE]))
     except (ApiError, ValueError, KeyError):
-        return ""
-    return _serial(certificate) if data.get(names.TLS_KEY) else ""
+        return None
+    return certificate if data.get(names.TLS_KEY) else None
+
+
+def _signed(ca: x509.Certificate | None, leaf: x509.Certificate | None) -> bool:
+    if ca is None or leaf is None:
+        return False
+    try:
+        leaf.verify_directly_issued_by(ca)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def _bundles(api: Api) -> list[list[x509.Certificate]]:
@@ -207,8 +223,8 @@ def _ports(address: str, port: int) -> set[int]:
     return {int(fields[1].partition(":")[2], 16) for fields in lines if fields[2] == there}
 
 
-def _serial(certificate: x509.Certificate) -> str:
-    return f"{certificate.serial_number:x}"
+def _serial(certificate: x509.Certificate | None) -> str:
+    return f"{certificate.serial_number:x}" if certificate else ""
 
 
 def main() -> None:

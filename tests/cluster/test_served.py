@@ -7,7 +7,7 @@ import pytest
 from tests.cluster.served import Sample, arrivals, bundle_faults, reigns
 
 OLD, NEW = {"old": 10.0}, {"new": 30.0}
-GOOD = Sample(1, "new", "leaf", [NEW], {"service": "leaf", "a": "leaf", "b": "leaf"}, {})
+GOOD = Sample(1, "new", "leaf", True, [NEW], {"service": "leaf", "a": "leaf", "b": "leaf"}, {})
 
 
 def test_two_replicas_that_serve_the_stored_pair_are_whole() -> None:
@@ -20,6 +20,7 @@ def test_two_replicas_that_serve_the_stored_pair_are_whole() -> None:
         replace(GOOD, bundles=[]),
         replace(GOOD, bundles=[NEW, OLD]),
         replace(GOOD, ca=""),
+        replace(GOOD, related=False),
         replace(GOOD, leaf="other"),
         replace(GOOD, served={"service": "leaf", "a": "leaf"}),
         replace(GOOD, served={"service": "leaf", "a": "leaf", "b": "other"}),
