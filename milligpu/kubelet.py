@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -103,16 +102,14 @@ class Kubelet(rpc.RegistrationServicer):
 
     def free(self, name: str) -> Ids:
         """Return the healthy devices that no pod has."""
-        granted = chain.from_iterable(self.pods.values())
-        return self.healthy(name).difference(*(grant.ids for grant in granted))
+        return self.healthy(name).difference(*(g.ids for held in self.pods.values() for g in held))
 
     async def admit(self, pod: Json) -> tuple[Grant, ...]:
         """Give each container, init containers first, the devices that its limits ask for.
 
         Resources that nobody registered are passed over, as by the kubelet. Raises AdmissionError.
         """
-        key = pod_key(pod)
-        reusable: dict[str, Ids] = {}
+        key, reusable = pod_key(pod), dict[str, Ids]()
         self.pods[key] = ()
         try:
             for item in containers(pod, ""):

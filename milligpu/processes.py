@@ -41,8 +41,7 @@ class Program:
 
     def lines(self) -> list[dict[str, Any]]:
         """Return what the program has logged; lines that are not JSON objects are left out."""
-        text = self.output.read_text(errors="replace")
-        complete = text[: text.rfind("\n") + 1]
+        complete = self.output.read_text(errors="replace").rpartition("\n")[0]
         return [json.loads(line) for line in complete.splitlines() if line.startswith("{")]
 
     def wait_until(self, ready: Callable[[], bool], seconds: float = START_SECONDS) -> None:

@@ -17,10 +17,12 @@ from milligpu.remarks import creation
 from vgpu import names, quantity
 from vgpu.settings import read
 from webhook import templates
+from webhook.asks import Grant
 from webhook.config import Config
 from webhook.findings import Denied
 from webhook.mutate import desired
 from webhook.pod import Json, with_bodies
+from webhook.resources import granted
 from webhook.review import Review
 from webhook.translate import Decision, translate
 
@@ -75,36 +77,31 @@ def reverted(document: Json, form: str, config: Config) -> Json:
     places = templates.places(document, ways)
     for place in places:
         pod = templates.get(made, place)
-        turned = _pod(pod, templates.spelled(place), form, config)
-        made = made if turned is pod else templates.replaced(made, place, turned)
-    return _free(made) if form == "none" or (form == "whole" and places) else made
-
-
-def _pod(pod: Json, at: str, form: str, config: Config) -> Json:
-    """Return a pod or a template with other resources, and a pod without what was added to it."""
-    pod = pod if at else _bare(pod, config)
-    translation = translate(pod, at, None, config, annotated=True)
-    denial = Denied(*translation.findings)
-    if denial.findings and form != "none":
-        raise denial
-    return with_bodies(pod, (_body(each, form) for each in translation.decisions))
+        pod = pod if place else _bare(pod, config)
+        translation = translate(pod, templates.spelled(place), None, config, annotated=True)
+        denial = Denied(*translation.findings)
+        if denial.findings and form != "none":
+            raise denial
+        bodies = (_body(each, form) for each in translation.decisions)
+        made = templates.replaced(made, place, with_bodies(pod, bodies))
+    made = _free(made) if form == "none" or (form == "whole" and places) else made
+    return document if made == document else made
 
 
 def _body(decision: Decision, form: str) -> Json:
     reading, noted, grant = decision.reading, decision.noted, decision.grant
-    drop, new = set[str]() if form == "ask" else {*reading.ask_keys}, Json()
+    if form != "ask":
+        number = grant and (1 if grant.share else grant.number)
+        new = Grant(names.NVIDIA_GPU, number) if number and form == "whole" else None
+        return granted(reading, new)
     # One that differs from an annotated ask in the least would be refused beside it.
     inexact = noted and (noted.value * 1000).denominator > 1
-    if grant and form == "whole":
-        drop.add(names.NVIDIA_GPU)
-        new = {names.NVIDIA_GPU: "1" if grant.share else str(grant.number)}
-    elif grant and form == "ask" and grant in reading.grants and not inexact:
-        drop.add(grant.resource)
-        value = min(grant.share, _MOST) if grant.share else Fraction(grant.number)
-        ask = quantity.milli(noted.value if noted else value)
-        new = {} if reading.ask_keys else {names.ASK: ask}
-    limits, requests = ({k: v for k, v in side.items() if k not in drop} for side in reading.sides)
-    return reading.container.with_sides({**limits, **new}, requests)
+    if grant is None or grant not in reading.grants or inexact:
+        return reading.container.body
+    value = min(grant.share, _MOST) if grant.share else Fraction(grant.number)
+    ask = {} if reading.ask_keys else {names.ASK: quantity.milli(noted.value if noted else value)}
+    limits, requests = ({k: v for k, v in s.items() if k != grant.resource} for s in reading.sides)
+    return reading.container.with_sides({**limits, **ask}, requests)
 
 
 def _bare(pod: Json, config: Config) -> Json:

@@ -79,8 +79,8 @@ def test_the_exit_status_says_how_it_went_and_a_failure_prints_nothing(
 GRANTED = POD.replace("gpu: 300m", "milligpu.io/vgpu: '30'")
 TURNED = {
     "ask": POD,
-    "whole": POD.replace("gpu: 300m", "nvidia.com/gpu: '1'"),
-    "none": POD.replace("{name: b, resources: {limits: {gpu: 300m}}}", "name: b"),
+    "whole": POD.replace("{gpu: 300m}", "{nvidia.com/gpu: '1'}, requests: {nvidia.com/gpu: '1'}"),
+    "none": POD.replace("{limits: {gpu: 300m}}", "{}"),
 }
 
 

@@ -188,11 +188,11 @@ def test_a_pod_loses_what_was_added_to_it() -> None:
     assert of(made(SERVING)) == SERVING
     bare = of(made(SERVING), "none")
     assert bare["metadata"] == SERVING["metadata"]
-    assert [each.get("resources") for each in containers(bare)] == [None, None]
+    assert [each.get("resources") for each in containers(bare)] == [{}, None]
     assert [each.get("args") for each in containers(bare)] == [["--port=1"], None]
     assert bare["spec"]["tolerations"] == SERVING["spec"]["tolerations"]
     [whole, _] = containers(of(made(SERVING), "whole"))
-    assert whole["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
+    assert whole["resources"] == {side: {"nvidia.com/gpu": "1"} for side in ("limits", "requests")}
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_annotations_of_ours_go_from_everywhere() -> None:
         assert "metadata" not in back["spec"]["jobTemplate"]
         assert held(back)["metadata"]["annotations"] == {"a/b": "c"}
     [item] = containers(of(cron, "whole"))
-    assert item["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
+    assert item["resources"]["limits"] == {"nvidia.com/gpu": "1"}
 
 
 def file(tmp_path: Path, text: str) -> Path:
@@ -245,17 +245,29 @@ def file(tmp_path: Path, text: str) -> Path:
     return path
 
 
+REQUESTED = "          requests:\n            milligpu.io/vgpu: '34'\n"
+
+
 @pytest.mark.parametrize(
-    ("form", "line"), [("ask", "gpu: 340m  # a third"), ("whole", "nvidia.com/gpu: '1'  # a third")]
+    ("form", "limit", "requests"),
+    [
+        ("ask", "gpu: 340m", ""),
+        (
+            "whole",
+            "nvidia.com/gpu: '1'",
+            REQUESTED.replace("milligpu.io/vgpu: '34'", "nvidia.com/gpu: '1'"),
+        ),
+    ],
 )
 def test_only_the_lines_that_change_are_others(
-    tmp_path: Path, capfd: Captured, form: str, line: str
+    tmp_path: Path, capfd: Captured, form: str, limit: str, requests: str
 ) -> None:
     path = file(tmp_path, f"---\n{SERVICE}---\n{DEPLOYMENT}--- # end\n# gpu\n")
     assert revert.main([path], form, False) == 0
     out, err = capfd.readouterr()
-    wanted = DEPLOYMENT.partition("          requests")[0]
-    wanted = wanted.replace("milligpu.io/vgpu: '34'  # a third", line)
+    wanted = DEPLOYMENT.replace(REQUESTED, requests).replace(
+        "milligpu.io/vgpu: '34'  #", f"{limit}  #"
+    )
     assert out == f"---\n{SERVICE}---\n{wanted}--- # end\n# gpu\n"
     assert err == f"{path}:7: Deployment/models in team: turned back\n"
 
