@@ -9,6 +9,20 @@ from tests.documents import ROOT
 
 PAGES = ["docs/how-to/check-manifests.md", "docs/how-to/custom-resources.md"]
 
+TYPED_ELSEWHERE = {
+    "docs/how-to/offline.md": "tests/integration/test_offline_tools.py",
+    "docs/tutorial/first-share.md": "tests/cluster/test_node_tutorial.py",
+}
+"""Pages that need other programs, or a cluster, and the tests that type them."""
+
+
+def test_every_session_is_typed_by_a_test() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    shown = {str(page.relative_to(ROOT)) for page in pages if "\n```console\n" in page.read_text()}
+    assert shown == {*PAGES, *TYPED_ELSEWHERE}
+    for page, test in TYPED_ELSEWHERE.items():
+        assert Path(page).name in (ROOT / test).read_text()
+
 
 @pytest.mark.parametrize("name", PAGES)
 def test_what_a_page_tells_to_type_gives_what_it_shows(name: str, tmp_path: Path) -> None:
