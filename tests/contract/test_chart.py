@@ -596,6 +596,16 @@ def test_the_image() -> None:
     assert images(tag="1", digest=digest) == {f"r.example/m@{digest}"}
 
 
+def test_the_image_is_pulled_alike_in_both_namespaces() -> None:
+    rendered = objects({"image": {"pullSecrets": ["registry"], "pullPolicy": "Always"}})
+    workloads = [each for each in rendered if each["kind"] in ("Deployment", "DaemonSet")]
+    places = {each["metadata"]["namespace"] for each in workloads}
+    assert places == {names.NAMESPACE, names.NODE_NAMESPACE}
+    for pod in pods(rendered).values():
+        assert pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+        assert pod["spec"]["containers"][0]["imagePullPolicy"] == "Always"
+
+
 def test_metrics_are_found_in_one_way() -> None:
     def ways(by: str) -> tuple[set[str], int]:
         rendered = objects({"monitoring": {"by": by}})
