@@ -56,7 +56,7 @@ def linked(path: str, text: str) -> Iterator[str]:
 def leads_to(path: str, link: str) -> str:
     """Return what a file's link leads to in the repository; nothing if there is no such thing."""
     target = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
-    return target if (ROOT / target).exists() else ""
+    return target if not target.startswith("../") and (ROOT / target).exists() else ""
 
 
 def place(path: str) -> str:
