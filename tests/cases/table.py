@@ -524,8 +524,12 @@ CASES = [
                 "test_a_value_that_is_not_text_is_denied_with_its_key",
             ],
             "C": ["contract/test_docs.py::test_annotations_in_examples_are_quoted"],
-            "E": ["cluster/test_webhook_matrix.py::test_a_row"],
-            "D": [Open(6, "the API server's own message, among the symptoms")],
+            "E": [
+                "cluster/test_webhook_matrix.py::test_a_row",
+                "cluster/test_symptoms.py::test_an_annotation_that_is_a_number",
+                "cluster/test_symptoms.py::test_an_annotation_that_is_yes_or_no",
+            ],
+            "D": ["docs/how-to/troubleshooting.md#kubectl refuses the manifest"],
         },
     ),
     Case(
@@ -751,10 +755,20 @@ CASES = [
         "B81",
         "Nothing is offered or nothing fits, and nobody says why.",
         {
-            "D": [Open(6, "symptoms and what to look at")],
+            "D": ["docs/how-to/troubleshooting.md#A node shows no slots, or too few"],
             "E": [
                 "cluster/test_node_explain.py::test_why_a_pod_does_not_run_is_told",
-                Open(6, "each reason has its own message"),
+                "cluster/test_node_symptoms.py::test_there_is_no_driver",
+                "cluster/test_node_symptoms.py::test_the_settings_leave_all_cards_out",
+                "cluster/test_node_symptoms.py::test_all_cards_are_in_mig_mode",
+                "cluster/test_node_symptoms.py::test_all_cards_are_ill",
+                "cluster/test_node_symptoms.py::test_another_plugin_lists_all_cards",
+                "cluster/test_node_symptoms.py::test_no_node_has_the_label",
+                "cluster/test_node_symptoms.py::"
+                "test_the_setting_names_a_folder_that_is_not_there",
+                "cluster/test_node_symptoms.py::test_the_node_has_no_such_folder",
+                "cluster/test_node_symptoms.py::"
+                "test_there_is_no_kubelet_or_one_that_does_not_want_us",
             ],
         },
     ),
