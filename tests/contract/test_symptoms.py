@@ -6,9 +6,12 @@ of what the plugin refuses.
 """
 
 import re
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+import certs.config
 from plugin import allocation
 from plugin.allocation import RefusedError
 from tests.cluster.symptoms import ELSEWHERE, named, page, shown, symptom
@@ -16,6 +19,7 @@ from tests.documents import ROOT, code, rows
 from vgpu import settings, slots
 from vgpu.slots import Whole
 from webhook.config import Config
+from webhook.tls import Certificate
 
 FILES = [
     ROOT / "tests" / name
@@ -73,6 +77,21 @@ def test_bad_settings_are_named() -> None:
     with pytest.raises(settings.SettingsError) as fault:
         settings.read(Config, {"MILLIGPU_PORT": "x"})
     assert symptom("bad settings:").search(str(fault.value))
+
+
+def test_a_life_that_is_too_short_is_named() -> None:
+    with pytest.raises(settings.SettingsError) as fault:
+        settings.read(certs.config.Config, {"MILLIGPU_LEAF_LIFE": "10s"})
+    assert symptom("is too short, it must be at least").search(str(fault.value))
+
+
+def test_a_certificate_that_has_ended_is_told(tmp_path: Path) -> None:
+    ready, said = Certificate(tmp_path).state(datetime.now(UTC))
+    message = symptom(
+        "not ready: the served certificate is valid from ... to ..., and here it is ..."
+    )
+    assert not ready
+    assert message.fullmatch(said)
 
 
 def test_what_was_not_tried_says_so_and_is_nothing_that_was() -> None:
