@@ -3,6 +3,7 @@
 Not among the tests that `make e2e` finds: it needs a cluster without milligpu.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -15,11 +16,12 @@ from tests.cluster import images, shapes
 from tests.cluster.api import ApiError, Json
 from tests.cluster.conftest import _visible
 from tests.cluster.eventually import eventually
-from tests.cluster.node import Node, cluster
+from tests.cluster.node import NAME, Node, cluster
 from tests.cluster.product import CARDS, deploy, served, slots
-from tests.cluster.spaces import asking, space
+from tests.cluster.spaces import Space, asking, space
 from tests.cluster.tools import ensure
 from tests.cluster.tools.say import say
+from tests.cluster.typed import UNINSTALL, told, typed
 from vgpu import names
 from vgpu.slots import PER_CARD
 
@@ -126,8 +128,47 @@ def test_a_release_serves_shares_and_leaves_nothing(bare: Node, helm: Helm) -> N
             assert still["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
-def test_after_it_the_file_is_installed_as_ever(bare: Node) -> None:
+def test_after_it_the_file_is_installed_as_ever_and_taken_away(bare: Node) -> None:
+    """As the page tells it, word by word; then a workload is turned back, and runs."""
     deploy(bare)
     with space(bare) as users:
-        users.create(share("third"))
-        users.running("third")
+        model = shapes.holding("Deployment", share("model"))
+        users.kubectl("apply", "-f", "-", stdin=json.dumps(model))
+        (old,) = users.all_running("model")
+
+        say("uninstalling")
+        plane = bare.plane
+        typed(plane, told(UNINSTALL, "mutatingwebhookconfiguration"))
+        refuses_nothing(bare, users.name)
+        typed(plane, told(UNINSTALL, "kubectl delete -f"))
+        gone = lambda: plane.kubectl("get", CLUSTER_WIDE, *LABEL).stdout == ""  # noqa: E731
+        eventually(gone, "the end of all", 90)
+        nothing_is_left(bare)
+        still = users.pod(old["metadata"]["name"])
+        assert still["status"]["containerStatuses"][0]["restartCount"] == 0
+
+        users.kubectl("delete", "pod", old["metadata"]["name"])
+        eventually(lambda: f"Insufficient {names.COUNT}" in waits(users), "a pod that waits")
+        turn = told(UNINSTALL, "cronjobs --namespace team-a", team_a=users.name)
+        typed(plane, turn.replace("--to whole", "--to none"))
+        eventually(lambda: not any(names.COUNT in limits(pod) for pod in users.pods("model")), "")
+        users.all_running("model")
+
+
+def nothing_is_left(node: Node) -> None:
+    """See what the page says of the node: no socket, and names of which there is nothing."""
+    path, nothing = f"/api/v1/nodes/{NAME}", dict.fromkeys(names.GRANT_KEYS, "0").items()
+    eventually(
+        lambda: nothing <= node.plane.api.get(path)["status"]["allocatable"].items(), "no slots"
+    )
+    assert [each.name for each in node.device_plugins.iterdir() if "milligpu" in each.name] == []
+
+
+def limits(pod: Json) -> Json:
+    return dict(pod["spec"]["containers"][0].get("resources", {}).get("limits") or {})
+
+
+def waits(users: Space) -> str:
+    """Why the model's only pod is not scheduled."""
+    (pod,) = users.pods("model")
+    return str(pod["status"].get("conditions"))
