@@ -34,18 +34,19 @@ NO_PODS = FAILED + "dial tcp {address}:443: connect: connection refused"
 NO_SERVICE = FAILED + 'service "webhook" not found'
 
 
-def refusal(space: Space) -> str:
-    """Return what the API server says to a pod with an ask."""
-    with pytest.raises(ApiError) as refused:
-        space.create(shapes.pod("asks", asking("main", "10m")))
-    assert refused.value.code == 500
-    return str(refused.value.body["message"])
+def refusal(space: Space) -> tuple[int, str]:
+    """Return status and words of what the API server says to a pod with an ask."""
+    try:
+        pod = shapes.pod("asks", asking("main", "10m"))
+        space.node.plane.api.create(pod, space.name, "?dryRun=All")
+    except ApiError as error:
+        return error.code, str(error.body["message"])
+    return 201, ""
 
 
-def says(space: Space, message: str) -> bool:
-    said = refusal(space)
-    assert said == message, said
-    return True
+def refused(space: Space, message: str) -> None:
+    """Wait until an ask is told a message: pods end and the news of it travels."""
+    eventually(lambda: refusal(space) == (500, message), lambda: f"{message}, not {refusal(space)}")
 
 
 def model(name: str) -> Json:
@@ -93,10 +94,9 @@ def stranded(node: Node, doomed: Space) -> Iterator[Space]:
         address = kubectl(*OURS, "get", *where).stdout
         try:
             kubectl(*OURS, "scale", "deployment/webhook", "--replicas=0")
-            without_pods = NO_PODS.format(address=address)
-            eventually(lambda: says(space, without_pods), "the refusal without pods")
+            refused(space, NO_PODS.format(address=address))
             kubectl(*OURS, "delete", "deployment,service", "webhook")
-            eventually(lambda: says(space, NO_SERVICE), "the refusal without a Service")
+            refused(space, NO_SERVICE)
             yield space
         finally:
             deploy(node)
@@ -219,6 +219,12 @@ def test_without_its_configuration_a_stored_count_makes_pods_that_lack_what_only
     with unconfigured(stranded.node):
         stranded.kubectl("delete", "pod", old[0]["metadata"]["name"], "--now")
         both = stranded.all_running("stays", 2)
+        noted = shapes.pod("noted", reporting("main"), annotations={names.ANNOTATION_ASK: "20m"})
+        stranded.create(noted)
+        assert names.ENV_GPU_UUID not in stranded.reports(stranded.running("noted"))["main"].env
+        code, message = refusal(stranded)
+        assert code == 422
+        assert "must be a standard resource type or fully qualified" in message
     [new] = [
         pod for pod in both if pod["metadata"]["uid"] not in {p["metadata"]["uid"] for p in old}
     ]
