@@ -75,12 +75,16 @@ def prepare(space: Space) -> None:
 @pytest.fixture(scope="module")
 def doomed(node: Node) -> Iterator[Space]:
     """A namespace with shares that a test deletes."""
-    with spaces.space(node) as space:
+    space, kubectl = Space(node, "doomed"), node.plane.kubectl
+    kubectl("create", "namespace", space.name)
+    try:
         space.create(model("model"))
         space.create(holding("Job", shapes.pod("job", asking("main", "10m"))))
         space.all_running("model", 2)
         space.all_running("job")
         yield space
+    finally:
+        kubectl("delete", "namespace", space.name, "--ignore-not-found", "--timeout=60s")
 
 
 @pytest.fixture(scope="module")
