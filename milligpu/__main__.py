@@ -43,7 +43,7 @@ def _module(options: argparse.Namespace) -> int:
     module = import_module(f"milligpu.{options.command}")
     if "more" in options:
         options.files += options.more
-        if not options.files:
+        if not options.files and "spare" not in options:
             options.parser.error(f"{options.command}: name a FILE, or - for the standard input")
     status: int = module.main(*(getattr(options, name) for name in options.takes))
     return status
@@ -58,10 +58,9 @@ def _unusable() -> tuple[type[Exception], ...]:
 
 def _parser() -> argparse.ArgumentParser:
     is_plugin = Path(sys.argv[0]).name.startswith("kubectl-")
-    parser = argparse.ArgumentParser(
-        prog="kubectl milligpu" if is_plugin else "milligpu",
-        description="Share a GPU between containers: `gpu: 300m` in a manifest.",
-    )
+    prog = "kubectl milligpu" if is_plugin else "milligpu"
+    text = "Share a GPU between containers: `gpu: 300m` in a manifest."
+    parser = argparse.ArgumentParser(prog=prog, description=text)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add in (_mutate, _revert, _lint, _explain, _render, _demo, _completion):
@@ -84,17 +83,12 @@ def _command(
     name, text = described.__name__[1:], " ".join(str(described.__doc__).split())
     command = commands.add_parser(name, help=tells, description=text, **more)
     command.set_defaults(takes=takes)
-    if takes[:1] == ("files",):
-        command.add_argument(
-            "files", nargs="*", type=Path, metavar="FILE", help="- is the standard input"
-        )
+    if "files" in takes:  # as they stand, and as kubectl takes them
+        files = command.add_argument("files", nargs="*", type=Path)
+        option = command.add_argument("-f", "--filename", dest="more", action="append", type=Path)
+        files.metavar = option.metavar = "FILE"
+        files.help, option.help, option.default = "- is the standard input", "the same", []
     return command
-
-
-def _take_more(command: argparse.ArgumentParser) -> None:
-    """Let a command take files as kubectl takes them, too."""
-    option = command.add_argument("-f", "--filename", dest="more", action="append", type=Path)
-    option.default, option.metavar, option.help = [], "FILE", "the same"
 
 
 def _mutate(commands: Commands) -> None:
@@ -105,10 +99,9 @@ def _mutate(commands: Commands) -> None:
     """
     tells = "print manifests as the webhook would make them"
     command = _command(commands, _mutate, tells, "files", "form")
-    _take_more(command)
     tells = "pod: print only the pods that would be made of their templates"
-    forms = ("object", "pod")
-    command.add_argument("--as", dest="form", choices=forms, default="object", help=tells)
+    option = command.add_argument("--as", dest="form", choices=("object", "pod"), help=tells)
+    option.default = "object"
 
 
 def _revert(commands: Commands) -> None:
@@ -118,7 +111,6 @@ def _revert(commands: Commands) -> None:
     kubectl get -o yaml ... | milligpu revert --only-changed - | kubectl replace -f -
     """
     command = _command(commands, _revert, "turn translated manifests back", "files", "to", "only")
-    _take_more(command)
     tells = "the asks again, whole cards of NVIDIA's own plugin, or nothing of ours"
     command.add_argument("--to", choices=("ask", "whole", "none"), default="ask", help=tells)
     tells = "print no other objects"
@@ -132,7 +124,6 @@ def _lint(commands: Commands) -> None:
     (notes are none), 2 where a file cannot be read.
     """
     command = _command(commands, _lint, "find what is wrong in manifests", "files", "format")
-    _take_more(command)
     command.add_argument("--format", choices=("text", "json", "sarif"), default="text")
 
 
@@ -143,7 +134,6 @@ def _explain(commands: Commands) -> None:
     """
     usage = "%(prog)s (FILE... | pod NAME [-n NAMESPACE] [--context CONTEXT])"
     command = _command(commands, _explain, "tell what an ask becomes and why", "files", usage=usage)
-    _take_more(command)
     command.add_argument("-n", "--namespace")
     command.add_argument("--context")
 
@@ -177,7 +167,7 @@ def _demo(commands: Commands) -> None:
     variables are passed on as the programs' settings, but for where they listen.
     """
     tells = "see what becomes of manifests: no cluster, no GPU, no root"
-    _command(commands, _demo, tells, "files")
+    _command(commands, _demo, tells, "files").set_defaults(spare=True)  # it has examples
 
 
 def _completion(commands: Commands) -> None:

@@ -48,12 +48,11 @@ def _remarks(path: Path, config: Config) -> list[Remark]:
     file = manifests.read(path)
     for where in file.others:
         print(f"milligpu lint: {where}: is no Kubernetes object", file=sys.stderr)
-    found = [
-        (path, manifest.line(finding.path), finding)
-        for manifest in file.manifests
-        for finding in findings(creation(manifest.document), config, deep=True)
-    ]
-    return sorted(found, key=lambda each: each[1])
+    found = list[Remark]()
+    for each in file.manifests:
+        said = findings(creation(each.document), config, deep=True)
+        found += ((path, each.line(finding.path), finding) for finding in said)
+    return sorted(found, key=lambda remark: remark[1])
 
 
 def _print(remarks: Sequence[Remark], unread: int) -> None:

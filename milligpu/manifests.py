@@ -20,6 +20,7 @@ STDIN = Path("-")
 _SEPARATOR = re.compile(r"(^---[ \t]*(?:#[^\n]*)?\r?(?:\n|\Z))", re.MULTILINE)
 _CONTENT = re.compile(r"^(?!---)[ \t]*[^\s#\ufeff]", re.MULTILINE)
 _OBJECT = re.compile(r"[\s\ufeff]*{")
+_LIST = re.compile(r"[^\n]*List").fullmatch
 _INDENT = re.compile(r"\s*{\s*\n([ \t]+)")
 _PAIR = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..")
 _KEYS = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
@@ -185,22 +186,18 @@ def _is_json(text: str) -> bool:
     return False
 
 
-def _objects(where: str, piece: Piece, node: Node, document: Any) -> Iterator[Manifest | str]:
+def _objects(where: str, piece: Piece, node: Node, value: Any) -> Iterator[Manifest | str]:
     """Yield the objects of a document: itself, or those of a list; the place of what is none."""
-    match document:
-        case {"apiVersion": str(version), "kind": str(kind), "items": list(items)} if kind.endswith(
-            "List"
-        ):
-            nodes = [value for key, value in node.value if key.value == "items"][-1]
+    match value:
+        case {"apiVersion": str(made), "kind": str(kind), "items": list(items)} if _LIST(kind):
+            nodes = [held for key, held in node.value if key.value == "items"][-1]
             for number, (below, item) in enumerate(zip(nodes.value, items, strict=True), 1):
                 if kind != "List" and isinstance(item, dict):
-                    item.setdefault("apiVersion", version)
+                    item.setdefault("apiVersion", made)
                     item.setdefault("kind", kind.removesuffix("List"))
                 yield from _objects(f"{where}, item {number}", piece, below, item)
-        case {"apiVersion": str(), "kind": str()} if isinstance(
-            document.get("metadata") or {}, dict
-        ):
-            yield Manifest(where, document, node, piece)
+        case {"apiVersion": str(), "kind": str()} if isinstance(value.get("metadata") or {}, dict):
+            yield Manifest(where, value, node, piece)
         case _:
             yield where
 

@@ -75,8 +75,8 @@ def _made(config: Config, manifest: Manifest) -> Json | None:
     review = creation(manifest.document)
     said = findings(review, config)
     say_findings(manifest, said)
-    denied = any(each.code.level == "error" for each in said)
-    return None if denied else desired(review, config).object
+    refused = any(each.code.level == "error" for each in said)
+    return None if refused else desired(review, config).object
 
 
 def _pods(config: Config, _: File, made: Mapping[Manifest, Json]) -> Iterator[str]:

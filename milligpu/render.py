@@ -29,8 +29,8 @@ _TEMPLATE = """type(t) == map && 'spec' in t && type(t.spec) == map &&
       t.spec[s].exists(c, type(c) == map && 'resources' in c && type(c.resources) == map &&
         ['limits', 'requests'].exists(x, x in c.resources && [c.resources[x]].exists(r,
           type(r) == map && (%s)))))"""
-_NOTES = (
-    ".map(v, type(v) == map && 'metadata' in v, v.metadata)\n"
+_NOTES = ".map(v, type(v) == map && 'metadata' in v, v.metadata)\n"
+_NOTES += (
     "    .map(v, type(v) == map && 'annotations' in v, v.annotations).filter(v, type(v) == map)"
 )
 _OURS = f"k.startsWith('{names.PREFIX}')"
@@ -64,10 +64,8 @@ def rendered(configuration: Json, paths: Sequence[TemplatePath]) -> Json:
         kept = {name: known[name] for name in _KEPT}
         alive, person, unowned = (f"({text})" for text in kept.values())
         mine = f"(request.operation == 'CREATE' ? !{_OWNED} : {unowned} && {person})"
-        brings = {
-            "not-being-deleted": f"oldObject == null || {alive}",
-            "brings-a-share": _of(paths, f"{_BRINGS} &&\n  {mine}"),
-        }
+        brings = {"not-being-deleted": f"oldObject == null || {alive}"}
+        brings["brings-a-share"] = _of(paths, f"{_BRINGS} &&\n  {mine}")
         holds = {"holds-a-share": _of(paths, _HOLDS), "brings-no-share": "!" + _of(paths, _BRINGS)}
         made += [_entry(base, BRINGS, paths, brings), _entry(stored, HOLDS, paths, kept | holds)]
     return {**configuration, "webhooks": made}
@@ -76,10 +74,8 @@ def rendered(configuration: Json, paths: Sequence[TemplatePath]) -> Json:
 def _entry(base: Json, name: str, paths: Sequence[TemplatePath], holds: dict[str, str]) -> Json:
     rule = {"operations": base["rules"][0]["operations"], "scope": "*"}
     resources = dict.fromkeys((each.group, each.version, each.resource) for each in paths)
-    rules = [
-        {**rule, "apiGroups": [group], "apiVersions": [version], "resources": [resource]}
-        for group, version, resource in resources
-    ]
+    keys = ("apiGroups", "apiVersions", "resources")
+    rules = [rule | {k: [v] for k, v in zip(keys, each, strict=True)} for each in resources]
     conditions = [{"name": each, "expression": text} for each, text in holds.items()]
     return {**base, "name": name, "rules": rules, "matchConditions": conditions}
 
@@ -87,9 +83,7 @@ def _entry(base: Json, name: str, paths: Sequence[TemplatePath], holds: dict[str
 def _of(paths: Iterable[TemplatePath], holds: str) -> str:
     """Say that something holds, in which `new` and `old` are the templates of both objects."""
     patterns = list(dict.fromkeys(each.pattern for each in paths))
-    new, old = (
-        " +\n  ".join(_lists(root, each) for each in patterns) for root in ("object", "oldObject")
-    )
+    new, old = (" +\n  ".join(_lists(r, p) for p in patterns) for r in ("object", "oldObject"))
     return f"[{new}].exists(new,\n[{old}].exists(old,\n  {holds}))"
 
 
@@ -102,10 +96,7 @@ def _lists(root: str, pattern: Pattern) -> str:
 
 
 def _list(root: str, pattern: Pattern) -> str:
-    steps = (
-        _WILD.get(step) or f".map(v, type(v) == map && '{step}' in v, v['{step}'])"
-        for step in pattern
-    )
+    steps = (_WILD.get(s) or f".map(v, type(v) == map && '{s}' in v, v['{s}'])" for s in pattern)
     return f"[{root}]{''.join(steps)}"
 
 

@@ -5,10 +5,9 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from milligpu import kubeyaml
 from milligpu.manifests import File, Manifest
@@ -30,10 +29,6 @@ _HOLDERS = {"annotations", "limits", "requests"}
 _ADDED = {"annotations", "args", "env", "resources", "runtimeClassName", "tolerations"}
 """On the way to what the webhook adds to a pod."""
 _NAMES = re.compile(rf"{re.escape(names.PREFIX)}[\w.-]+|{names.ENV_OURS}\w+")
-_MOST = Fraction(999, 1000)  # an ask of 1 is for a whole card, not for all slots of one
-
-Way: TypeAlias = tuple[Any, ...]
-"""Keys of objects and indices of lists."""
 
 
 def main(paths: Sequence[Path], form: str, only: bool) -> int:
@@ -98,8 +93,10 @@ def _body(decision: Decision, form: str) -> Json:
     inexact = noted and (noted.value * 1000).denominator > 1
     if grant is None or grant not in reading.grants or inexact:
         return reading.container.body
-    value = min(grant.share, _MOST) if grant.share else Fraction(grant.number)
-    ask = {} if reading.ask_keys else {names.ASK: quantity.milli(noted.value if noted else value)}
+    # An ask of 1 is for a whole card, not for all slots of one.
+    text = f"{min(10 * grant.number, 999)}m" if grant.share else str(grant.number)
+    text = quantity.milli(noted.value) if noted else text
+    ask = {} if reading.ask_keys else {names.ASK: text}
     limits, requests = ({k: v for k, v in s.items() if k != grant.resource} for s in reading.sides)
     return reading.container.with_sides({**limits, **ask}, requests)
 
@@ -123,7 +120,7 @@ def _free(document: Json) -> Json:
     return document
 
 
-def _ways(value: Any, way: Way = ()) -> Iterator[Way]:
+def _ways(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the ways to all that is in a value, each after the way to what holds it."""
     if isinstance(value, dict | list):
         for key in value if isinstance(value, dict) else range(len(value)):
@@ -131,7 +128,7 @@ def _ways(value: Any, way: Way = ()) -> Iterator[Way]:
             yield from _ways(value[key], (*way, key))
 
 
-def _without(value: Any, way: Way) -> Any:
+def _without(value: Any, way: tuple[Any, ...]) -> Any:
     """Return a value without what lies at a way, nor the objects and lists that this empties."""
     step, rest, changed = way[0], way[1:], value.copy()
     if rest:

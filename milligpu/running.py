@@ -16,10 +16,8 @@ _MEANINGS = {
     f"OutOf{names.PREFIX}": f"another pod was faster; {_AGAIN}",
 }
 """Of what the scheduler and the kubelet say."""
-_UNKNOWN = (
-    "not known to the API server, as it is from Kubernetes 1.36 on;"
-    f" in the container, {names.ENV_GPU_UUID} has it"
-)
+_UNKNOWN = "not known to the API server, as it is from Kubernetes 1.36 on;"
+_UNKNOWN += f" in the container, {names.ENV_GPU_UUID} has it"
 
 
 def state(pod: Json) -> Iterator[tuple[str, str]]:

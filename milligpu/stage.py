@@ -105,12 +105,8 @@ async def set_up(environ: Mapping[str, str]) -> AsyncIterator[Stage]:
         place |= {"pod_resources": folder / "none", "simulate_beside_gpus": "true"}
         simulated = {**_SIMULATED, **plugin, **place}
         async with Kubelet(folder) as kubelet:
-            with (
-                processes.webhook(folder, wait=False, **webhook) as started,
-                processes.running(
-                    "-m", "plugin", output=folder / "log", settings=simulated
-                ) as cards,
-            ):
+            plugged = processes.running("-m", "plugin", output=folder / "log", settings=simulated)
+            with processes.webhook(folder, wait=False, **webhook) as started, plugged as cards:
                 await asyncio.to_thread(started.program.wait_until, started.ready)
                 both = set(names.GRANT_KEYS)
                 await asyncio.to_thread(cards.wait_until, lambda: kubelet.devices.keys() == both)

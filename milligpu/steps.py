@@ -19,6 +19,7 @@ from webhook.translate import Decision, translate
 
 Step: TypeAlias = tuple[str, str]
 """A word, and what there is to say about it."""
+Steps: TypeAlias = Iterator[Step]
 Locate: TypeAlias = Callable[[str], str]
 """Returns file and line of a field path, after a comma; nothing where there is no file."""
 
@@ -26,8 +27,8 @@ REFUSED = "refused"
 _CARD = f"{names.ENV_VISIBLE_DEVICES} and {names.ENV_GPU_UUID}"
 _ADVISORY = (
     "a share is advisory: its slots are exact, all on one card; its memory is limited as far as the"
-    " framework does what it is told; its computing is not limited"
 )
+_ADVISORY += " framework does what it is told; its computing is not limited"
 
 
 def explained(document: Json, config: Config, locate: Locate) -> Iterator[tuple[str, list[Step]]]:
@@ -64,7 +65,7 @@ def explained(document: Json, config: Config, locate: Locate) -> Iterator[tuple[
     yield "besides", [step for each, step in said if not each.container]
 
 
-def _asked(decision: Decision, locate: Locate) -> Iterator[Step]:
+def _asked(decision: Decision, locate: Locate) -> Steps:
     """Yield where an ask stands and what it means exactly."""
     ask, grant = decision.ask, decision.grant
     if ask:
@@ -81,9 +82,7 @@ def _asked(decision: Decision, locate: Locate) -> Iterator[Step]:
         yield "gpu", f"{other} is another plugin's and stays"
 
 
-def _given(
-    decision: Decision, stored: Container, item: Container, config: Config
-) -> Iterator[Step]:
+def _given(decision: Decision, stored: Container, item: Container, config: Config) -> Steps:
     """Yield what is stored for a container, and what it gets in a pod."""
     grant, keys = decision.grant, ", ".join(decision.reading.ask_keys)
     if grant is None:
@@ -101,7 +100,7 @@ def _given(
         yield "plugin", f"sets {_CARD} (cards of the node that no other pod has)"
 
 
-def _shared(item: Container, share: Fraction, config: Config | None) -> Iterator[Step]:
+def _shared(item: Container, share: Fraction, config: Config | None) -> Steps:
     """Yield what a pod's container has with its share; a CPU limit without `config` is its own."""
     part = quantity.decimal(share, 2)
     for entry in item.env():
@@ -129,7 +128,7 @@ def _bounded(share: Fraction, cpu: str, config: Config) -> str:
     return text if cpu == product else text + bounds
 
 
-def _scheduled(written: Json, pod: Json) -> Iterator[Step]:
+def _scheduled(written: Json, pod: Json) -> Steps:
     """Yield what lets a pod go to nodes with GPUs."""
     before, after = (each.get("spec") or {} for each in (written, pod))
     for each in after.get("tolerations") or []:

@@ -14,29 +14,22 @@ _KNOWN = {*names.ASK_KEYS, *names.GRANT_KEYS}
 _RESOURCES = {("resources", "limits"), ("resources", "requests")}
 _ANNOTATIONS, _LABELS = ("metadata", "annotations"), ("metadata", "labels")
 _HARD = ("spec", "hard")
-_QUOTAS = {_HARD} | {
-    ("limits", key) for key in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
-}
+_RANGES = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+_QUOTAS = {_HARD, *(("limits", key) for key in _RANGES)}
 """Of ResourceQuota and LimitRange, which look at what pods have after their translation."""
-_READ = re.compile(
-    r"\.?(spec\.(containers|initContainers)\[\d+\]\.resources\.(limits|requests)\[.*"
-    rf"|metadata\.annotations\[{re.escape(names.ANNOTATION_ASK)}\])"
-)
+_SIDES = r"spec\.(containers|initContainers)\[\d+\]\.resources\.(limits|requests)\[.*"
+_READ = re.compile(rf"\.?({_SIDES}|metadata\.annotations\[{re.escape(names.ANNOTATION_ASK)}\])")
 """What is read below a pod or a template."""
-_FREE = re.compile(
-    r"\b(labels|annotations|matchLabels|nodeSelector|volumes|volumeClaimTemplates|managedFields"
-    r"|status)\b"
-)
+_OPEN = "labels annotations matchLabels nodeSelector volumes volumeClaimTemplates managedFields"
+_FREE = re.compile(rf"\b({'|'.join([*_OPEN.split(), 'status'])})\b")
 """On the way to keys that people choose, or that nobody writes."""
-_ELSEWHERE = (
-    "has no effect here; it belongs in the resources.limits of a container"
-    f" or in the annotation {names.ANNOTATION_ASK} of a pod or pod template"
-)
+_ELSEWHERE = "has no effect here; it belongs in the resources.limits of a container"
+_ELSEWHERE += f" or in the annotation {names.ANNOTATION_ASK} of a pod or pod template"
 _UNKNOWN = f"is unknown to this release, and no node offers it; a share is {names.ASK}: 300m"
 _COUNTS_NOTHING = (
     f"counts nothing; of shares write requests.{names.COUNT} in a quota, {names.COUNT} in a"
-    f" LimitRange, 100 for a card; of whole cards the same with {names.WHOLE}"
 )
+_COUNTS_NOTHING += f" LimitRange, 100 for a card; of whole cards the same with {names.WHOLE}"
 
 
 class _Entry(NamedTuple):

@@ -39,8 +39,7 @@ def arriving(document: Json) -> Json:
     document = {**document, "metadata": metadata}
     if document["kind"] == "Pod":
         with suppress(Denied):  # what is malformed, the webhook says
-            listed = containers(document, "")
-            sides = ((item, *item.sides()) for item in listed)
+            sides = ((item, *item.sides()) for item in containers(document, ""))
             bodies = (item.with_sides(has, {**has, **asks}) for item, has, asks in sides)
             return with_bodies(document, bodies)
     return document
