@@ -72,12 +72,11 @@ class Program:
 @contextmanager
 def running(*command: str, output: Path, settings: dict[str, object]) -> Iterator[Program]:
     """Run Python with these arguments until the block is left; a setting is `MILLIGPU_<NAME>`."""
-    environ = {k: v for k, v in os.environ.items() if not k.startswith(names.ENV_OURS)}
-    environ |= {names.ENV_OURS + name.upper(): str(value) for name, value in settings.items()}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(names.ENV_OURS)}
+    env |= {names.ENV_OURS + name.upper(): str(value) for name, value in settings.items()}
+    argv, said = [sys.executable, *command], subprocess.STDOUT
     with output.open("wb") as sink:
-        process = subprocess.Popen(  # noqa: S603 - our own programs
-            [sys.executable, *command], stdout=sink, stderr=subprocess.STDOUT, env=environ
-        )
+        process = subprocess.Popen(argv, stdout=sink, stderr=said, env=env)  # noqa: S603 - ours
     program = Program(command, process, output)
     try:
         yield program

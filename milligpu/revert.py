@@ -71,8 +71,7 @@ def reverted(document: Json, form: str, config: Config) -> Json:
     ways, made = templates.patterns(creation(document), config.template_paths), document
     places = templates.places(document, ways)
     for place in places:
-        pod = templates.get(made, place)
-        pod = pod if place else _bare(pod, config)
+        pod = templates.get(made, place) if place else _bare(made, config)
         translation = translate(pod, templates.spelled(place), None, config, annotated=True)
         denial = Denied(*translation.findings)
         if denial.findings and form != "none":

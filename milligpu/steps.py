@@ -25,10 +25,8 @@ Locate: TypeAlias = Callable[[str], str]
 
 REFUSED = "refused"
 _CARD = f"{names.ENV_VISIBLE_DEVICES} and {names.ENV_GPU_UUID}"
-_ADVISORY = (
-    "a share is advisory: its slots are exact, all on one card; its memory is limited as far as the"
-)
-_ADVISORY += " framework does what it is told; its computing is not limited"
+_ADVISORY = "a share is advisory: its slots are exact, all on one card; its memory is limited as"
+_ADVISORY += " far as the framework does what it is told; its computing is not limited"
 
 
 def explained(document: Json, config: Config, locate: Locate) -> Iterator[tuple[str, list[Step]]]:

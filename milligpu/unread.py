@@ -26,10 +26,8 @@ _FREE = re.compile(rf"\b({'|'.join([*_OPEN.split(), 'status'])})\b")
 _ELSEWHERE = "has no effect here; it belongs in the resources.limits of a container"
 _ELSEWHERE += f" or in the annotation {names.ANNOTATION_ASK} of a pod or pod template"
 _UNKNOWN = f"is unknown to this release, and no node offers it; a share is {names.ASK}: 300m"
-_COUNTS_NOTHING = (
-    f"counts nothing; of shares write requests.{names.COUNT} in a quota, {names.COUNT} in a"
-)
-_COUNTS_NOTHING += f" LimitRange, 100 for a card; of whole cards the same with {names.WHOLE}"
+_UNCOUNTED = f"counts nothing; of shares write requests.{names.COUNT} in a quota, {names.COUNT} in"
+_UNCOUNTED += f" a LimitRange, 100 for a card; of whole cards the same with {names.WHOLE}"
 
 
 class _Entry(NamedTuple):
@@ -96,7 +94,7 @@ def _of_ask(
     if translated and (is_read or is_note):  # of a note elsewhere the webhook speaks
         return None
     if each.holder in _QUOTAS:
-        return Code.MISPLACED_ASK, _COUNTS_NOTHING
+        return Code.MISPLACED_ASK, _UNCOUNTED
     if custom and is_note and not is_read:
         text = f"counts only if the operator of {custom} copies it to its pods; annotate a template"
         return Code.CUSTOM_RESOURCE, text
