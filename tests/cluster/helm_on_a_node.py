@@ -151,7 +151,9 @@ def test_after_it_the_file_is_installed_as_ever_and_taken_away(bare: Node) -> No
         eventually(lambda: f"Insufficient {names.COUNT}" in waits(users), "a pod that waits")
         turn = told(UNINSTALL, "cronjobs --namespace team-a", team_a=users.name)
         typed(plane, turn.replace("--to whole", "--to none"))
-        eventually(lambda: not any(names.COUNT in limits(pod) for pod in users.pods("model")), "")
+        eventually(
+            lambda: not any(names.COUNT in limits(pod) for pod in users.pods("model")), "new pods"
+        )
         users.all_running("model")
 
 
