@@ -49,11 +49,9 @@ class Terminal:
 def terminal(space: Space, tmp_path: Path) -> Iterator[Terminal]:
     """A shell as `make cluster` tells to set it up, in a folder and a namespace of its own."""
     plane, config = space.node.plane, tmp_path / "kubeconfig"
-    config.write_bytes(plane.kubeconfig.read_bytes())
-    own = ("config", "set-context", "--current", f"--namespace={space.name}")
-    subprocess.run(
-        [plane.kubectl_path, "--kubeconfig", config, *own], check=True, capture_output=True
-    )
+    config.write_text(plane.kubectl("config", "view", "--raw", "--flatten").stdout)
+    own = (f"--kubeconfig={config}", "config", "set-context", "--current")
+    subprocess.run([plane.kubectl_path, *own, f"--namespace={space.name}"], check=True)
     programs = f"{plane.kubectl_path.parent}:{Path(sys.executable).parent}"
     environ = {"PATH": f"{programs}:{os.environ['PATH']}", "KUBECONFIG": str(config)}
     with subprocess.Popen(
