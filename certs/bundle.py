@@ -1,6 +1,7 @@
 """CA bundles: bytes in, bytes out."""
 
 import re
+from contextlib import suppress
 from datetime import datetime
 
 from cryptography import x509
@@ -26,8 +27,6 @@ def merge(bundle: bytes, ca: bytes, now: datetime) -> bytes:
 def _certificates(bundle: bytes) -> list[x509.Certificate]:
     found = []
     for block in _BLOCK.findall(bundle):
-        try:
+        with suppress(ValueError):
             found.append(x509.load_pem_x509_certificate(block))
-        except ValueError:
-            continue
     return found

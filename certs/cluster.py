@@ -16,7 +16,7 @@ from vgpu.names import TLS_CERTIFICATE, TLS_KEY
 T = TypeVar("T")
 TIMEOUT = 10
 """Seconds for one request; a hanging API server must not stop the keeper."""
-_MANAGER = "milligpu-certs"
+_AS_US = {"field_manager": "milligpu-certs"}
 _NOT_FOUND, _CONFLICT = 404, 409
 
 
@@ -47,16 +47,13 @@ class Cluster:
     def store(self, secret: str, pair: KeyPair, replaces: Stored | None) -> None:
         """Create a kubernetes.io/tls Secret, or change the one that was read. Raises Conflict."""
         data = {TLS_CERTIFICATE: _text(pair.certificate), TLS_KEY: _text(pair.key)}
-        metadata: dict[str, Any] = {"name": secret}
+        body: dict[str, Any] = {"metadata": {"name": secret}, "data": data}
         if replaces is None:
-            body = {"metadata": metadata, "type": "kubernetes.io/tls", "data": data}
-            create = self._core.create_namespaced_secret
-            _call(create, names.NAMESPACE, body, field_manager=_MANAGER)
+            body["type"] = "kubernetes.io/tls"
+            _call(self._core.create_namespaced_secret, names.NAMESPACE, body, **_AS_US)
         else:
-            metadata["resourceVersion"] = replaces.version
-            body = {"metadata": metadata, "data": data}
-            patch = self._core.patch_namespaced_secret
-            _call(patch, secret, names.NAMESPACE, body, field_manager=_MANAGER)
+            body["metadata"]["resourceVersion"] = replaces.version
+            _call(self._core.patch_namespaced_secret, secret, names.NAMESPACE, body, **_AS_US)
 
     def set_bundles(self, entries: Mapping[str, bytes], replaces: Bundles) -> None:
         """Patch the caBundles of these entries, which are found by name. Raises Conflict."""
@@ -66,7 +63,7 @@ class Cluster:
         ]
         body = {"metadata": {"resourceVersion": replaces.version}, "webhooks": webhooks}
         patch = self._admission.patch_mutating_webhook_configuration
-        _call(patch, names.WEBHOOK_CONFIGURATION, body, field_manager=_MANAGER)
+        _call(patch, names.WEBHOOK_CONFIGURATION, body, **_AS_US)
 
     def _secret(self, name: str) -> Stored | None:
         found = _read(self._core.read_namespaced_secret, name, names.NAMESPACE)
@@ -105,10 +102,8 @@ def _version(metadata: client.V1ObjectMeta | None) -> str:
 
 
 def _changed(metadata: client.V1ObjectMeta | None) -> datetime:
-    owners = (metadata and metadata.managed_fields) or ()
-    return max(
-        (each.time for each in owners if each.time), default=datetime.min.replace(tzinfo=UTC)
-    )
+    times = [each.time for each in (metadata and metadata.managed_fields) or () if each.time]
+    return max(times, default=datetime.min.replace(tzinfo=UTC))
 
 
 def _text(content: bytes) -> str:

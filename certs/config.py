@@ -9,19 +9,20 @@ from vgpu.settings import SettingsError, level, setting
 
 TRUST_DELAY = timedelta(seconds=5)
 """Time in which every API server has read a changed caBundle; a second is usual."""
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_BAD = f"bad settings:\n  {ENV_OURS}LEAF_LIFE: "
+_SECOND = timedelta(seconds=1)
+_UNITS = {"s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND, "d": 86400 * _SECOND}
 
 
 def _duration(text: str) -> timedelta:
     match = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", text)
     if match is None:
         raise ValueError("must be a time such as 90s, 10m, 12h or 90d")
-    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def _text(time: timedelta) -> str:
-    exact = ((unit, divmod(time, timedelta(**{name: 1}))) for unit, name in _UNITS.items())
-    return [f"{count}{unit}" for unit, (count, rest) in exact if not rest][-1]
+    return [f"{time // one}{unit}" for unit, one in _UNITS.items() if not time % one][-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +40,14 @@ class Config:
     log_level: str = setting("info", level)
 
     def __post_init__(self) -> None:
-        faults = []
         if self.leaf_life * 3 > self.ca_life:
-            faults.append(f"{ENV_OURS}LEAF_LIFE: must be at most a third of {ENV_OURS}CA_LIFE")
+            raise SettingsError(f"{_BAD}must be at most a third of {ENV_OURS}CA_LIFE")
         # One look may fail, and when the CA is new as well its leaf has to wait.
         needed = 2 * self.interval + TRUST_DELAY + self.secret_delay
         if self.leaf_life < 3 * needed:
-            faults.append(
-                f"{ENV_OURS}LEAF_LIFE: {_text(self.leaf_life)} is too short, it must be at least"
-                f" {_text(3 * needed)}. The last third is there to renew it: {_text(needed)}, which"
-                f" is twice {ENV_OURS}INTERVAL ({_text(self.interval)}), {_text(TRUST_DELAY)} for"
-                f" a new CA, and {ENV_OURS}SECRET_DELAY ({_text(self.secret_delay)})"
+            raise SettingsError(
+                f"{_BAD}{_text(self.leaf_life)} is too short, it must be at least"
+                f" {_text(3 * needed)}: a renewal has a third of it and may take {_text(needed)},"
+                f" twice {ENV_OURS}INTERVAL ({_text(self.interval)}), {_text(TRUST_DELAY)} for a"
+                f" new CA, and {ENV_OURS}SECRET_DELAY ({_text(self.secret_delay)})"
             )
-        if faults:
-            raise SettingsError("bad settings:\n  " + "\n  ".join(faults))

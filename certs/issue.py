@@ -39,9 +39,8 @@ def fresh(now: datetime) -> Fresh:
 def ca(fresh: Fresh, life: timedelta) -> KeyPair:
     """Make a CA that signs itself; it may sign servers, but no further CA."""
     subject = _name(_CA_NAME)
-    constraints = x509.BasicConstraints(ca=True, path_length=0)
     builder = _builder(fresh, subject, subject, fresh.now + life)
-    builder = builder.add_extension(constraints, critical=True)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_uses(5, 6), critical=True)
     return _pair(builder, fresh.key, signer=fresh.key)
 
@@ -50,12 +49,11 @@ def leaf(fresh: Fresh, life: timedelta, issuer: KeyPair, names: Sequence[str]) -
     """Sign a serving certificate for DNS names; it ends with its issuer if not before."""
     parent = x509.load_pem_x509_certificate(issuer.certificate)
     end = min(fresh.now + life, parent.not_valid_after_utc)
-    server = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
     alternatives = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
     builder = _builder(fresh, _name(names[0]), parent.subject, end)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), True)
     builder = builder.add_extension(_uses(0), critical=True)
-    builder = builder.add_extension(server, critical=False)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False)
     builder = builder.add_extension(alternatives, critical=False)
     return _pair(builder, fresh.key, private_key(issuer))
 

@@ -62,16 +62,14 @@ def plan(held: Held, now: datetime, config: Config) -> Decision:
 
     The order keeps callers safe: a CA is trusted before anybody serves what it signed.
     """
-    if held.ca is None:
-        return MakeCa("there is no CA yet", None)
-    ca = held.ca.pair
-    if fault := _fault(ca, config.ca_life, now, _signing_fault):
+    fault = _fault(held.ca, config.ca_life, now, _signing_fault)
+    if fault or held.ca is None:
         return MakeCa(f"the CA {fault}", held.ca)
+    ca, serving = held.ca.pair, held.serving
     if held.bundles and (wrong := _wrong_bundles(held.bundles.entries, ca, now)):
         reason = f"our CA is missing, or something unusable is there: {', '.join(wrong)}"
         return SetBundles(reason, wrong, held.bundles)
-    serving, check = held.serving, partial(_trust_fault, ca, now)
-    fault = _fault(serving.pair, config.leaf_life, now, check) if serving else "is not there yet"
+    fault = _fault(serving, config.leaf_life, now, partial(_trust_fault, ca, now))
     if fault and held.bundles and _is_news(held.bundles, now):
         return Wait("the API servers are given some seconds to trust a new CA")
     if fault or serving is None:
@@ -83,12 +81,14 @@ def plan(held: Held, now: datetime, config: Config) -> Decision:
 
 
 def _fault(
-    pair: KeyPair, life: timedelta, now: datetime, more: Callable[[x509.Certificate], str]
+    stored: Stored | None, life: timedelta, now: datetime, more: Callable[[x509.Certificate], str]
 ) -> str:
     """Say what is wrong with a pair, as the end of a sentence; empty when nothing is."""
+    if stored is None:
+        return "is not there yet"
     try:
-        certificate = x509.load_pem_x509_certificate(pair.certificate)
-        if certificate.public_key() != issue.private_key(pair).public_key():
+        certificate = x509.load_pem_x509_certificate(stored.pair.certificate)
+        if certificate.public_key() != issue.private_key(stored.pair).public_key():
             return "does not belong to its key"
         if now < certificate.not_valid_before_utc:
             return f"is not valid before {certificate.not_valid_before_utc.isoformat()}"
@@ -107,9 +107,8 @@ def _renewal(certificate: x509.Certificate, life: timedelta) -> datetime:
 
 def _signing_fault(certificate: x509.Certificate) -> str:
     extensions = [each.value for each in certificate.extensions]
-    if any(isinstance(each, x509.BasicConstraints) and each.ca for each in extensions):
-        return ""
-    return "may not sign certificates"
+    may = any(isinstance(each, x509.BasicConstraints) and each.ca for each in extensions)
+    return "" if may else "may not sign certificates"
 
 
 def _trust_fault(ca: KeyPair, now: datetime, certificate: x509.Certificate) -> str:

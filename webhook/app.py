@@ -34,17 +34,18 @@ _LONGEST = 253  # characters of a name in Kubernetes; what claims to be one is c
 log = structlog.get_logger()
 
 Decide = Callable[[object, Config], Answer]
-Ready = Callable[[], tuple[bool, str]]
-"""Tells whether reviews should come here, and a sentence about it."""
 
 
 def create_app(
     config: Config,
     metrics: Metrics,
-    ready: Ready = lambda: (True, "ok"),
+    ready: Callable[[], tuple[bool, str]] = lambda: (True, "ok"),
     decide: Decide = answer,
 ) -> Flask:
-    """Return the WSGI application. `ready` is asked by /readyz, `decide` answers a review."""
+    """Return the WSGI application. `decide` answers a review.
+
+    `ready` tells /readyz whether reviews should come here, and a sentence about it.
+    """
     app = Flask("webhook", static_folder=None)
     app.config.update(PROVIDE_AUTOMATIC_OPTIONS=False)
     app.url_map.merge_slashes = False
@@ -104,7 +105,7 @@ def _json(text: str, after: Callable[[], None]) -> WSGIApplication:
     return page
 
 
-def _readyz(ready: Ready) -> str:
+def _readyz(ready: Callable[[], tuple[bool, str]]) -> str:
     is_ready, sentence = ready()
     if not is_ready:
         raise exceptions.ServiceUnavailable(sentence)

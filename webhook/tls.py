@@ -13,7 +13,6 @@ from vgpu import names
 
 log = structlog.get_logger()
 
-_BLOCK = re.compile(rb"(?s)-----BEGIN [A-Z0-9 ]*CERTIFICATE-----(.*?)-----END")
 # By RFC 5280, 4.1.2.5: a sequence of two times, with the year in two digits until 2049.
 _VALIDITY = re.compile(rb"(?s)\x30." + 2 * rb"(?:\x17\x0d|\x18\x0f)((?:[0-9]{2})?[0-9]{12}Z)")
 
@@ -30,10 +29,9 @@ class Certificate:
 
     def state(self, now: datetime) -> tuple[bool, str]:
         """Return whether the one that is served is valid, and a sentence about its time."""
-        is_valid = self.begin <= now < self.end
         begin, end, here = (f"{each:%Y-%m-%dT%H:%M:%SZ}" for each in (self.begin, self.end, now))
-        sentence = f"the served certificate is valid from {begin} to {end}, and here it is {here}"
-        return is_valid, f"{'ok' if is_valid else 'not ready'}: {sentence}"
+        sentence = f"the served certificate is valid from {begin} to {end}; here it is {here}"
+        return self.begin <= now < self.end, sentence
 
     def context(self) -> ssl.SSLContext | None:
         """Return the context of the newest good pair; None while there has been none.
@@ -77,8 +75,8 @@ def _validity(pem: bytes) -> tuple[datetime, ...]:
 
     Python's TLS does not tell them of one's own certificate.
     """
-    block = _BLOCK.search(pem)
-    found = block and _VALIDITY.search(base64.b64decode(block[1]))
+    block = pem.partition(b"CERTIFICATE-----")[2].partition(b"-----END")[0]
+    found = _VALIDITY.search(base64.b64decode(block))
     if not found:
         raise ValueError("its time of validity cannot be read")
     texts = (f"20{text.decode()}"[-15:] for text in found.groups())

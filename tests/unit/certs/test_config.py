@@ -43,9 +43,9 @@ def test_a_life_that_is_too_short_is_refused_with_the_arithmetic() -> None:
     with pytest.raises(SettingsError) as caught:
         read(Config, {"MILLIGPU_LEAF_LIFE": "5m"})
     assert str(caught.value) == (
-        "bad settings:\n  MILLIGPU_LEAF_LIFE: 5m is too short, it must be at least 465s. The last"
-        " third is there to renew it: 155s, which is twice MILLIGPU_INTERVAL (15s), 5s for a new"
-        " CA, and MILLIGPU_SECRET_DELAY (2m)"
+        "bad settings:\n  MILLIGPU_LEAF_LIFE: 5m is too short, it must be at least 465s: a renewal"
+        " has a third of it and may take 155s, twice MILLIGPU_INTERVAL (15s), 5s for a new CA, and"
+        " MILLIGPU_SECRET_DELAY (2m)"
     )
 
 
@@ -63,19 +63,11 @@ def test_the_least_life_that_is_named_would_do(interval: str, delay: str, leaf: 
     try:
         config = read(Config, settings | {"MILLIGPU_LEAF_LIFE": leaf})
     except SettingsError as fault:
-        found = re.search(r"LEAF_LIFE: (\w+) is too short, it must be at least (\w+)\.", str(fault))
+        found = re.search(r"LEAF_LIFE: (\w+) is too short, it must be at least (\w+):", str(fault))
         assert found
         least = read(Config, settings | {"MILLIGPU_LEAF_LIFE": found[2]}).leaf_life
         one_less = f"{int(least.total_seconds()) - 1}s"
-        with pytest.raises(SettingsError, match=f"at least {found[2]}\\."):
+        with pytest.raises(SettingsError, match=f"at least {found[2]}:"):
             read(Config, settings | {"MILLIGPU_LEAF_LIFE": one_less})
     else:
         assert config.leaf_life / 3 >= 2 * config.interval + TRUST_DELAY + config.secret_delay
-
-
-def test_both_faults_of_a_life_are_told() -> None:
-    with pytest.raises(SettingsError) as caught:
-        read(Config, {"MILLIGPU_CA_LIFE": "2m", "MILLIGPU_LEAF_LIFE": "1m"})
-    first, second = str(caught.value).splitlines()[1:]
-    assert "at most a third" in first
-    assert "too short" in second

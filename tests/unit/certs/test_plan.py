@@ -39,7 +39,7 @@ def test_without_a_webhook_configuration_it_waits() -> None:
 
 
 CA_FAULTS: dict[str, tuple[KeyPair | None, str]] = {
-    "absent": (None, "there is no CA yet"),
+    "absent": (None, "the CA is not there yet"),
     "rubbish": (RUBBISH, "the CA or its key cannot be read"),
     "half written": (KeyPair(CA.certificate, b""), "the CA or its key cannot be read"),
     "another's key": (KeyPair(CA.certificate, LEAF.key), "the CA does not belong to its key"),
