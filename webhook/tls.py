@@ -30,8 +30,9 @@ class Certificate:
     def state(self, now: datetime) -> tuple[bool, str]:
         """Return whether the one that is served is valid, and a sentence about its time."""
         begin, end, here = (f"{each:%Y-%m-%dT%H:%M:%SZ}" for each in (self.begin, self.end, now))
-        sentence = f"the served certificate is valid from {begin} to {end}; here it is {here}"
-        return self.begin <= now < self.end, sentence
+        sentence = f"the served certificate is valid from {begin} to {end}, and here it is {here}"
+        is_valid = self.begin <= now < self.end
+        return is_valid, f"{'ok' if is_valid else 'not ready'}: {sentence}"
 
     def context(self) -> ssl.SSLContext | None:
         """Return the context of the newest good pair; None while there has been none.

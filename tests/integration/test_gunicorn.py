@@ -57,7 +57,7 @@ def test_an_ask_comes_back_as_slots(shared: Webhook) -> None:
     assert answer["patchType"] == "JSONPatch"
     status, text = shared.get("/readyz")
     assert status == 200
-    assert text.startswith("the served certificate is valid from ")
+    assert text.startswith("ok: the served certificate is valid from ")
     assert shared.get("/livez") == (200, "ok\n")
 
 
@@ -411,7 +411,7 @@ def test_readiness_and_a_metric_tell_the_end_of_what_is_served(tmp_path: Path) -
         good = serve(end)
         status, text = good.get("/readyz")
         assert status == 200
-        assert f" to {end:%Y-%m-%dT%H:%M:%SZ};" in text
+        assert f" to {end:%Y-%m-%dT%H:%M:%SZ}, and" in text
         assert served_end(good) == end.timestamp()
         # What lies in the folder and is not served counts for nothing.
         (tmp_path / "tls/tls.key").write_bytes(b"")
@@ -428,7 +428,7 @@ def test_readiness_and_a_metric_tell_the_end_of_what_is_served(tmp_path: Path) -
             kept.request("GET", "/readyz")
             response = kept.getresponse()
             assert response.status == 503
-            assert response.read().startswith(b"the served certificate is valid from ")
+            assert response.read().startswith(b"not ready: the served certificate ")
             # It goes on with those whom it has.
             kept.request("POST", "/mutate", json.dumps(review(pod())), JSON)
             assert json.loads(kept.getresponse().read())["response"]["allowed"]
@@ -463,7 +463,7 @@ def test_readiness_ends_before_service_does(tmp_path: Path) -> None:
     with processes.webhook(tmp_path, drain_seconds=3) as webhook:
         kept = webhook.connect()
         kept.request("GET", "/readyz")
-        assert kept.getresponse().read().startswith(b"the served certificate ")
+        assert kept.getresponse().read().startswith(b"ok: the served certificate ")
         webhook.program.process.send_signal(signal.SIGTERM)
         webhook.program.wait_until(lambda: webhook.get("/readyz") == (503, "ending\n"))
         assert webhook.get("/livez") == (200, "ok\n")

@@ -52,8 +52,9 @@ def test_it_is_good_from_its_first_second_to_before_its_last(tmp_path: Path) -> 
     state = served(tmp_path, pair(NOW, NOW + 3 * SECOND)).state
     times = "the served certificate is valid from 2026-11-30T12:00:00Z to 2026-11-30T12:00:03Z"
     for second, is_valid in ((-1, False), (0, True), (2, True), (3, False)):
-        said = f"{times}; here it is 2026-11-30T{NOW + second * SECOND:%H:%M:%S}Z"
-        assert state(NOW + second * SECOND) == (is_valid, said)
+        said = f"{times}, and here it is 2026-11-30T{NOW + second * SECOND:%H:%M:%S}Z"
+        start = "ok" if is_valid else "not ready"
+        assert state(NOW + second * SECOND) == (is_valid, f"{start}: {said}")
 
 
 def test_before_the_first_good_pair_it_is_not_good(tmp_path: Path) -> None:
