@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from milligpu import kubeyaml, manifests
 from milligpu.manifests import File, Manifest
-from milligpu.remarks import creation, findings
+from milligpu.remarks import completed, creation, findings
 from milligpu.show import Screen
 from vgpu.settings import read
 from webhook import templates
@@ -17,7 +17,6 @@ from webhook.config import Config
 from webhook.findings import Finding
 from webhook.mutate import desired
 from webhook.pod import Json
-from webhook.review import Review
 
 _HOLDING = r"gpu|\\(?:[xuU]|\r?\n)"
 """What stands in a document with any of our names, or an escape for one of their letters."""
@@ -88,8 +87,7 @@ def _pods(config: Config, _: File, made: Mapping[Manifest, Json]) -> Iterator[st
             if place:
                 metadata = {"generateName": f"{manifest.name}-", **(held.get("metadata") or {})}
                 pod = {"apiVersion": "v1", "kind": "Pod", **held, "metadata": metadata}
-            pod = desired(Review("", "Pod", pod, None), config).object
-            yield f"# {manifest.title}\n{kubeyaml.dump(pod)}"
+            yield f"# {manifest.title}\n{kubeyaml.dump(completed(pod, config))}"
 
 
 def _joined(texts: Sequence[str]) -> str:

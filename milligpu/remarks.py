@@ -19,6 +19,11 @@ def creation(document: Json) -> Review:
     return Review(group, document["kind"], document, None)
 
 
+def completed(pod: Json, config: Config, old: Json | None = None) -> Json:
+    """Return a pod, or what has a pod's parts, as the webhook completes it. Raises Denied."""
+    return desired(Review("", "Pod", pod, old), config).object
+
+
 def supposing(review: Review, config: Config) -> Config:
     """Return settings under which a custom resource is looked into, wherever it has pods in it."""
     if templates.patterns(review, config.template_paths):

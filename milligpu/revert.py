@@ -12,17 +12,15 @@ from typing import Any
 from milligpu import kubeyaml
 from milligpu.manifests import File, Manifest
 from milligpu.mutate import rewrite, say, say_findings, texts
-from milligpu.remarks import creation
+from milligpu.remarks import completed, creation
 from vgpu import names, quantity
 from vgpu.settings import read
 from webhook import templates
 from webhook.asks import Grant
 from webhook.config import Config
 from webhook.findings import Denied
-from webhook.mutate import desired
 from webhook.pod import Json, with_bodies
 from webhook.resources import granted
-from webhook.review import Review
 from webhook.translate import Decision, translate
 
 _HOLDERS = {"annotations", "limits", "requests"}
@@ -106,8 +104,7 @@ def _bare(pod: Json, config: Config) -> Json:
     for way in 2 * ways[::-1]:  # the request that goes with a limit comes before it
         with suppress(Denied, LookupError):  # it went with what it stood in
             tried = _without(pod, way)
-            again = desired(Review("", "Pod", tried, None), config).object
-            pod = tried if again == made else pod
+            pod = tried if completed(tried, config) == made else pod
     return pod
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import TypeAlias
 
-from milligpu.remarks import creation, findings, supposing
+from milligpu.remarks import completed, creation, findings, supposing
 from milligpu.running import cards, state
 from milligpu.workloads import role
 from vgpu import names, quantity, slots
@@ -14,7 +14,6 @@ from webhook.config import LEAST_CPUS, Config
 from webhook.findings import path
 from webhook.mutate import desired
 from webhook.pod import Container, Json, containers
-from webhook.review import Review
 from webhook.translate import Decision, translate
 
 Step: TypeAlias = tuple[str, str]
@@ -46,7 +45,7 @@ def explained(document: Json, config: Config, locate: Locate) -> Iterator[tuple[
     places = templates.places(document, patterns)
     for place in places:
         written, kept, old = (templates.get(each, place) for each in (document, made, review.old))
-        at, pod = templates.spelled(place), desired(Review("", "Pod", written, old), config).object
+        at, pod = templates.spelled(place), completed(written, config, old)
         decisions = translate(written, at, old, config, annotated=True).decisions
         each_of = zip(decisions, containers(kept, at), containers(pod, at), strict=True)
         for decision, stored, item in each_of:
