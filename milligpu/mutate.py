@@ -9,13 +9,12 @@ from typing import TypeAlias
 
 from milligpu import kubeyaml, manifests
 from milligpu.manifests import File, Manifest
-from milligpu.remarks import completed, creation, findings
+from milligpu.remarks import completed, creation, decided
 from milligpu.show import Screen
 from vgpu.settings import read
 from webhook import templates
 from webhook.config import Config
 from webhook.findings import Finding
-from webhook.mutate import desired
 from webhook.pod import Json
 
 _HOLDING = r"gpu|\\(?:[xuU]|\r?\n)"
@@ -71,11 +70,9 @@ def say_findings(manifest: Manifest, found: Iterable[Finding]) -> None:
 
 def _made(config: Config, manifest: Manifest) -> Json | None:
     """Say what there is to say of an object and return it translated; None if it is denied."""
-    review = creation(manifest.document)
-    said = findings(review, config)
+    made, said = decided(creation(manifest.document), config)
     say_findings(manifest, said)
-    refused = any(each.code.level == "error" for each in said)
-    return None if refused else desired(review, config).object
+    return made
 
 
 def _pods(config: Config, _: File, made: Mapping[Manifest, Json]) -> Iterator[str]:

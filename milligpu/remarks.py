@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from milligpu.unread import unread
 from webhook import templates
@@ -11,6 +12,8 @@ from webhook.mutate import desired
 from webhook.pod import Json
 from webhook.review import Review
 from webhook.templates import Pattern, TemplatePath
+
+Decided: TypeAlias = tuple[Json | None, list[Finding]]
 
 
 def creation(document: Json) -> Review:
@@ -48,10 +51,15 @@ def _templates(value: object, way: Pattern = ()) -> Iterator[Pattern]:
 
 def findings(review: Review, config: Config, *, deep: bool = False) -> list[Finding]:
     """Return all that there is to say of an object; if `deep`, of the pods in a custom one, too."""
-    said, supposed = _judged(review, config), supposing(review, config)
+    return decided(review, config, deep=deep)[1]
+
+
+def decided(review: Review, config: Config, *, deep: bool = False) -> Decided:
+    """Return what an object is to be, None if it is denied, and all that there is to say of it."""
+    (made, said), supposed = _judged(review, config), supposing(review, config)
     translated = all(each.code is not Code.UNTRANSLATED for each in said)
     if deep and not translated:
-        said = _judged(review, supposed)
+        said = _judged(review, supposed)[1]
     # Whether a custom resource's annotations get to its pods, its own controller decides.
     unsure = () if translated else (Code.UNTRANSLATED, Code.MISPLACED_ANNOTATION)
     said = [each for each in said if each.code not in unsure]
@@ -59,11 +67,12 @@ def findings(review: Review, config: Config, *, deep: bool = False) -> list[Find
     rest = unread(review, [*map(templates.spelled, found)], translated=translated)
     # An ask that its pods are refused for does not count in them.
     refused = any(each.code.level == "error" for each in said)
-    return said + [each for each in rest if not (refused and each.code.level == "note")]
+    return made, said + [each for each in rest if not (refused and each.code.level == "note")]
 
 
-def _judged(review: Review, config: Config) -> list[Finding]:
+def _judged(review: Review, config: Config) -> Decided:
     try:
-        return desired(review, config).warnings
+        made = desired(review, config)
     except Denied as denial:
-        return [*denial.findings, *denial.warnings]
+        return None, [*denial.findings, *denial.warnings]
+    return made.object, made.warnings
