@@ -34,7 +34,8 @@ _HEADER = """\
 # milligpu on a cluster: kubectl apply -f webhook.yaml
 #
 # First put your own image's name for `milligpu:dev`: it stands in this file three times. The
-# settings are in the three ConfigMaps; pods read them when they start. docs/how-to/install.md says more.
+# settings are in the three ConfigMaps; pods read them when they start. More in
+# docs/how-to/install.md.
 # No key lies in here: the program `certs` makes the webhook's certificate in the cluster and fills
 # in the caBundle at the end of this file; applying the file again leaves that alone.
 #
