@@ -3,6 +3,8 @@
 import base64
 import itertools
 import json
+import os
+import re
 import signal
 import subprocess
 import time
@@ -28,6 +30,7 @@ from tests.cluster.eventually import eventually
 from tests.cluster.processes import WITH_US
 from tests.cluster.trust import Service, service
 from tests.cluster.webhooks import SHIPPED
+from tests.documents import ROOT
 from vgpu import names
 
 pytestmark = pytest.mark.apiserver
@@ -37,6 +40,7 @@ MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 SECRETS = (names.SECRET_CA, names.SECRET_SERVING)
 PATH = f"/api/v1/namespaces/{names.NAMESPACE}/secrets"
 STEPS = ("MakeCa", "SetBundles", "IssueLeaf")
+PAGE = ROOT / "docs/how-to/certificates.md"
 MERGE = "application/merge-patch+json"
 Fault = Callable[[Service], object]
 
@@ -299,17 +303,57 @@ def awake(serving: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         program.process.send_signal(signal.SIGCONT)
 
 
+UNREADABLE = "unable to load root certificates"
 UNKNOWN = "x509: certificate signed by unknown authority"
 HARM = {
     **dict.fromkeys((case for case in FAULTS if case.startswith(("caB", "conf"))), UNKNOWN),
-    "caBundle: no certificate": "unable to load root certificates: unable to parse bytes as PEM",
-    "caBundle: a broken certificate": "unable to load root certificates: failed to parse certific",
-    "caBundle: a private key": "unable to load root certificates: no valid certificate authority",
+    "caBundle: no certificate": f"{UNREADABLE}: unable to parse bytes as PEM block",
+    "caBundle: a broken certificate": f"{UNREADABLE}: failed to parse certificate",
+    "caBundle: a private key": f"{UNREADABLE}: no valid certificate authority data seen",
     "milligpu-tls: another CA's": "x509: certificate is not valid for any names",
-    "milligpu-tls: for other names": "x509: certificate is valid for elsewhere.svc, not webhook.m",
+    "milligpu-tls: for other names": f"certificate is valid for elsewhere.svc, not {SERVED_AS[0]}",
     "milligpu-tls: ended": "x509: certificate has expired or is not yet valid: current time",
 }
 """What the API server says meanwhile; what cannot be served harms nobody yet."""
+
+
+@pytest.mark.parametrize("said", sorted(set(HARM.values())))
+def test_the_page_has_what_the_api_server_says(said: str) -> None:
+    assert all(part in PAGE.read_text() for part in said.split(" elsewhere.svc"))
+
+
+def test_what_the_page_tells_to_type_works(serving: Service, awake: Awake, tmp_path: Path) -> None:
+    plane = serving.plane
+    apply_again(serving)
+    (tmp_path / "kubectl").symlink_to(plane.kubectl_path)
+    environ = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "KUBECONFIG": str(plane.kubeconfig),
+        "HOME": str(tmp_path),
+    }
+    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    # Those about pods are for clusters that have nodes.
+    typed = [each for each in blocks if "deployment/" not in each]
+    answers = []
+    with awake:
+        for commands in typed:
+            works(serving, 30)
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", commands],
+                env=environ,
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, (commands, done.stderr)
+            answers.append(done.stdout)
+        works(serving, 30)
+    assert len(typed) == 6
+    assert "DNS:webhook.milligpu.svc," in answers[0]
+    assert answers[1].endswith(": OK\n")
+    assert answers[2] == "pod/is-it-trusted created (server dry run)\n"
+    assert answers[5].endswith("replaced\n")
 
 
 @pytest.mark.parametrize("case", FAULTS)
