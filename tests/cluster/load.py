@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -17,6 +17,10 @@ from vgpu import names
 
 PATIENCE = 60
 """Seconds that a client waits for the API server; longer than that one lets a request run."""
+
+
+CROWDED = "one-of-a-crowd"
+"""The name of every pod that a crowd asks for; they are to be judged only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +80,31 @@ class Client:
         )
         self.link.connect()
         self.headers = {"Authorization": f"Bearer {api.token}", "Content-Type": "application/json"}
-        self.namespace, self.query = namespace, query
+        self.namespace, self.query, self.last = namespace, query, b""
 
     def create(self, obj: Json) -> Admission:
         """Create a pod or a workload."""
-        began, path = time.monotonic(), collection(obj, self.namespace) + self.query
-        self.link.request("POST", path, json.dumps(obj), self.headers)
+        self.prepare(obj)
+        began = self.begin()
+        return self.finish(obj, began)
+
+    def prepare(self, obj: Json) -> None:
+        """Send all of a request but its last byte."""
+        text = json.dumps(obj).encode()
+        self.link.putrequest("POST", collection(obj, self.namespace) + self.query)
+        for name, value in {**self.headers, "Content-Length": str(len(text))}.items():
+            self.link.putheader(name, value)
+        self.link.endheaders(text[:-1])
+        self.last = text[-1:]
+
+    def begin(self) -> float:
+        """Send the last byte, and return when that was."""
+        began = time.monotonic()
+        self.link.send(self.last)
+        return began
+
+    def finish(self, obj: Json, began: float) -> Admission:
+        """Read the answer."""
         answer = self.link.getresponse()
         said, ended = json.loads(answer.read()), time.monotonic()
         made = answer.status == http.HTTPStatus.CREATED
@@ -127,14 +150,12 @@ def steady(
         each.result()
 
 
-def burst(
-    api: Api, namespace: str, make: Callable[[str], Json], pods: int, query: str = ""
-) -> Load:
+def burst(api: Api, namespace: str, make: Callable[[str], Json], pods: int) -> Load:
     """Create so many pods at once, each by a client of its own that is connected already."""
     load, ready = Load(), threading.Barrier(pods, timeout=PATIENCE)
 
     def work(number: int) -> None:
-        with closing(Client(api, namespace, query)) as client:
+        with closing(Client(api, namespace)) as client:
             ready.wait()
             load.admissions.append(client.create(make(f"burst-{number}")))
 
@@ -142,3 +163,23 @@ def burst(
         for done in [pool.submit(work, number) for number in range(pods)]:
             done.result()
     return load
+
+
+@contextmanager
+def clients(api: Api, namespace: str, count: int, query: str = "") -> Iterator[list[Client]]:
+    """Give so many clients, connected already."""
+    with ExitStack() as stack:
+        made = (Client(api, namespace, query) for _ in range(count))
+        yield [stack.enter_context(closing(each)) for each in made]
+
+
+def crowd(clients: list[Client]) -> list[Admission]:
+    """Have each client create a sharing pod, all of them in the same few milliseconds.
+
+    More at once than the API server keeps connections to the webhook for: it opens new ones.
+    """
+    pod = sharing(CROWDED)
+    for each in clients:
+        each.prepare(pod)
+    began = [each.begin() for each in clients]
+    return [each.finish(pod, at) for each, at in zip(clients, began, strict=True)]

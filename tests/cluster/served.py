@@ -84,8 +84,9 @@ class Watch:
         self._samples: list[Sample] = []
 
     def samples(self) -> list[Sample]:
-        """Return those until now."""
-        self._samples += [Sample(**json.loads(line)) for line in self._log]
+        """Return those until now, or until the end."""
+        if not self._log.closed:
+            self._samples += [Sample(**json.loads(line)) for line in self._log]
         return self._samples
 
     def close(self) -> None:
