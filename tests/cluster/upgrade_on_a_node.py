@@ -136,6 +136,8 @@ class Meanwhile:
     """What is seen from outside while a change goes on."""
 
     users: Space
+    pause: float
+    """Seconds between two pods that arrive."""
     away: float = 0
     """Seconds for which there was no plugin, by its socket."""
     dark: float = 0
@@ -158,7 +160,7 @@ class Meanwhile:
 
     def arrive(self) -> None:
         """Make a pod with a share of a hundredth now and then, which ends by itself."""
-        while not self.stop.wait(2):
+        while not self.stop.wait(self.pause):
             pod = shapes.pod(f"arrives-{self.arrived}", asking("main", "10m", "--once"))
             pod["spec"]["restartPolicy"] = "Never"
             pod["metadata"]["labels"] = {"app": "arrives"}
@@ -178,8 +180,8 @@ class Meanwhile:
 
 
 @contextmanager
-def meanwhile(users: Space) -> Iterator[Meanwhile]:
-    made = Meanwhile(users)
+def meanwhile(users: Space, pause: float = 2) -> Iterator[Meanwhile]:
+    made = Meanwhile(users, pause)
     threads = [threading.Thread(target=each) for each in (made.watch, made.arrive)]
     for thread in threads:
         thread.start()
@@ -223,7 +225,7 @@ def change(users: Space, what: str, image: str, act: Callable[[], Any]) -> None:
 def cordoned(users: Space) -> None:
     """See that a node to which nothing is sent meanwhile refuses nobody."""
     node, shown = users.node, slots(users.node)
-    with meanwhile(users) as seen:
+    with meanwhile(users, 0.5) as seen:
         time.sleep(2)
         node.plane.kubectl("cordon", NAME)
         restart_plugin(node)
@@ -235,6 +237,7 @@ def cordoned(users: Space) -> None:
         f" {seen.arrived} pods arrived, {phases.count('Failed')} refused by the kubelet"
     )
     assert set(phases) == {"Succeeded"}
+    assert seen.away > 1  # pods arrived then
     users.kubectl("delete", "pods", "-l", "app=arrives", "--now")
 
 
