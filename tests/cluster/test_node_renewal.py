@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
+from cryptography import x509
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cluster import load, pki, shapes
 from tests.cluster.api import Json
@@ -22,6 +24,7 @@ from tests.cluster.served import (
     CALLED,
     CONFIGURATION,
     PERIOD,
+    POD_PORT,
     PODS,
     SERVICE,
     Sample,
@@ -189,6 +192,27 @@ def test_a_forced_renewal_under_a_kubelet_of_default_settings(
     assert len(delays(watch.samples())) == len(before)
 
 
+def told_ends(node: Node) -> dict[str, float]:
+    """Return when what each replica serves ends, as its metrics tell."""
+    here = f"/api/v1/namespaces/{names.NAMESPACE}/pods"
+    name = "milligpu_webhook_certificate_not_after_timestamp_seconds"
+    return {
+        pod: family.samples[0].value
+        for pod in restarts(node)
+        for family in text_string_to_metric_families(
+            node.plane.api.raw("GET", f"{here}/https:{pod}:{POD_PORT}/proxy/metrics")
+        )
+        if family.name == name
+    }
+
+
+def stored_end(node: Node) -> float:
+    """Return when the stored serving certificate ends."""
+    data = node.plane.api.read(SERVING)["data"]
+    certificate = x509.load_pem_x509_certificate(base64.b64decode(data[names.TLS_CERTIFICATE]))
+    return certificate.not_valid_after_utc.timestamp()
+
+
 def renewed(watch: Watch, many: list[Client], number: int) -> list[Admission]:
     """Wait until both replicas serve another pair than now, and have a crowd come then."""
     leaf = watch.samples()[-1].leaf
@@ -215,6 +239,7 @@ def test_renewals_under_load_fail_no_admission(quick: Node) -> None:
                 came += renewed(watch, many, number)
         samples = list(watch.samples())
         assert restarts(quick) == before
+        assert told_ends(quick) == dict.fromkeys(before, stored_end(quick))
     tell(seen.admissions, samples)
     well([*seen.admissions, *came])
     assert len(seen.admissions) > 0.8 * CLIENTS / TICK * seen.seconds
