@@ -14,6 +14,7 @@ from tests.cluster import earlier
 from tests.cluster.api import Json
 from tests.cluster.controlplane import ControlPlane, control_plane
 from tests.cluster.helm import Helm
+from tests.cluster.processes import ClusterError
 from tests.cluster.webhooks import SHIPPED
 from tests.contract.test_deploy import identity
 from vgpu import names
@@ -67,6 +68,14 @@ def before() -> Iterator[Path]:
 
 
 NOW = SHIPPED.parents[1]
+
+
+def test_a_clone_that_lacks_the_earlier_state_is_told_what_to_fetch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(earlier, "COMMIT", "0" * 40)
+    with pytest.raises(ClusterError, match=f"git fetch origin {'0' * 40}"), earlier.checkout():
+        pass
 
 
 def state(plane: ControlPlane) -> dict[str, Json]:
