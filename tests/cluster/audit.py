@@ -22,10 +22,10 @@ POLICY = """apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
-# What a node tells of itself: whether it is of us shows in it alone.
+# What a node tells of itself and of its pods: whether it is of us shows in it alone.
 - level: Request
   verbs: [patch]
-  resources: [{group: "", resources: [nodes/status]}]
+  resources: [{group: "", resources: [nodes/status, pods/status]}]
 - level: Metadata
 """
 
@@ -43,7 +43,7 @@ class Request:
     namespace: str
     name: str
     body: Json = field(hash=False)
-    """Of a change to a node's status; else empty."""
+    """Of a change to the status of a node or a pod; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
