@@ -27,6 +27,6 @@ def merge(bundle: bytes, ca: bytes, now: datetime) -> bytes:
 def _certificates(bundle: bytes) -> list[x509.Certificate]:
     found = []
     for block in _BLOCK.findall(bundle):
-        with suppress(ValueError):
+        with suppress(Exception):  # whatever foreign bytes make the parser raise
             found.append(x509.load_pem_x509_certificate(block))
     return found

@@ -1,5 +1,6 @@
 """What to do next about the certificates, and why."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,6 +17,8 @@ from vgpu import names
 _SERVICE = f"{names.SERVICE}.{names.NAMESPACE}"
 SERVED_AS = (f"{_SERVICE}.svc", f"{_SERVICE}.svc.cluster.local", _SERVICE, names.SERVICE)
 """DNS names of the webhook's Service; the API server asks for the first."""
+# What else there may be, some read over and others, among them the webhook, stumble at.
+_ONE = re.compile(rb"-----BEGIN [A-Z ]+-----\n(?:[\w+/=]{1,64}\n)+-----END [A-Z ]+-----\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ def plan(held: Held, now: datetime, config: Config) -> Decision:
 
     The order keeps callers safe: a CA is trusted before anybody serves what it signed.
     """
-    fault = _fault(held.ca, config.ca_life, now, _signing_fault)
+    fault = _fault(held.ca, config.ca_life, now, partial(_signing_fault, config.leaf_life, now))
     if fault or held.ca is None:
         return MakeCa(f"the CA {fault}", held.ca)
     ca, serving = held.ca.pair, held.serving
@@ -81,7 +84,7 @@ def plan(held: Held, now: datetime, config: Config) -> Decision:
 
 
 def _fault(
-    stored: Stored | None, life: timedelta, now: datetime, more: Callable[[x509.Certificate], str]
+    stored: Stored | None, life: timedelta, now: datetime, more: Callable[[KeyPair], str]
 ) -> str:
     """Say what is wrong with a pair, as the end of a sentence; empty when nothing is."""
     if stored is None:
@@ -95,9 +98,9 @@ def _fault(
         if now >= _renewal(certificate, life):
             end = certificate.not_valid_after_utc.isoformat()
             return f"has had two thirds of its life; it ends {end}"
-        return more(certificate)
-    except (ValueError, TypeError):
-        return "or its key cannot be read"
+        return more(stored.pair)
+    except Exception as unreadable:  # noqa: BLE001 - whatever foreign bytes make a parser raise
+        return f"or its key cannot be read ({type(unreadable).__name__})"
 
 
 def _renewal(certificate: x509.Certificate, life: timedelta) -> datetime:
@@ -105,15 +108,32 @@ def _renewal(certificate: x509.Certificate, life: timedelta) -> datetime:
     return certificate.not_valid_after_utc - life / 3
 
 
-def _signing_fault(certificate: x509.Certificate) -> str:
-    extensions = [each.value for each in certificate.extensions]
-    may = any(isinstance(each, x509.BasicConstraints) and each.ca for each in extensions)
-    return "" if may else "may not sign certificates"
+def _signing_fault(life: timedelta, now: datetime, ca: KeyPair) -> str:
+    # Judged by what it would sign: were that no good, there would be no end of signing.
+    trial = issue.leaf(issue.Fresh(issue.private_key(ca), 1, now), life, ca, SERVED_AS)
+    fault = _trust_fault(ca, now, trial)
+    return fault and f"signs what {fault}"
 
 
-def _trust_fault(ca: KeyPair, now: datetime, certificate: x509.Certificate) -> str:
+def _may_sign(_: object, __: object, uses: x509.KeyUsage | None) -> None:
+    if uses and not uses.key_cert_sign:
+        raise ValueError("it may not sign certificates")
+
+
+_Extensions = verification.ExtensionPolicy
+# OpenSSL makes CAs that leave open what they are for, and API servers take them.
+_CAS = _Extensions.webpki_defaults_ca().may_be_present(
+    x509.KeyUsage, verification.Criticality.AGNOSTIC, _may_sign
+)
+
+
+def _trust_fault(ca: KeyPair, now: datetime, pair: KeyPair) -> str:
+    if not (_ONE.fullmatch(pair.certificate) and _ONE.fullmatch(pair.key)):
+        return "or its key is not one PEM block and nothing else"
+    certificate = x509.load_pem_x509_certificate(pair.certificate)
     store = verification.Store([x509.load_pem_x509_certificate(ca.certificate)])
     builder = verification.PolicyBuilder().store(store).time(now)
+    builder = builder.extension_policies(ca_policy=_CAS, ee_policy=_Extensions.webpki_defaults_ee())
     for name in SERVED_AS:
         try:
             builder.build_server_verifier(x509.DNSName(name)).verify(certificate, [])

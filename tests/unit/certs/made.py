@@ -1,11 +1,17 @@
 """Certificates and a cluster to keep them in, for tests."""
 
+import re
+from base64 import b64decode, encodebytes
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from certs import issue
 from certs.cluster import Cluster, Conflict
@@ -17,6 +23,7 @@ from vgpu import names
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 CONFIG = Config(ca_life=900 * DAY, leaf_life=90 * DAY)
+BLOCK = re.compile(rb"(-----BEGIN (?:.+)-----\n)([^-]+)(-----END .+-----\n)")
 KEYS = [ec.generate_private_key(ec.SECP256R1()) for _ in range(4)]
 
 
@@ -26,6 +33,23 @@ def fresh(key: int = 0, now: datetime = NOW, serial: int = 7) -> issue.Fresh:
 
 def authority(key: int = 0, now: datetime = NOW, life: timedelta = CONFIG.ca_life) -> KeyPair:
     return issue.ca(fresh(key, now), life)
+
+
+def own(
+    *extensions: x509.ExtensionType,
+    key: CertificateIssuerPrivateKeyTypes = KEYS[1],
+    life: timedelta = CONFIG.ca_life,
+) -> KeyPair:
+    """Return a CA that somebody made: as OpenSSL makes one, and with these extensions."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "my ca")])
+    public, form = key.public_key(), PrivateFormat.TraditionalOpenSSL
+    builder = x509.CertificateBuilder(name, name, public, 1, NOW - DAY, NOW + life)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    identifier = x509.SubjectKeyIdentifier.from_public_key(public)
+    for each in (identifier, *extensions):
+        builder = builder.add_extension(each, critical=isinstance(each, x509.KeyUsage))
+    certificate = builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
+    return KeyPair(certificate, key.private_bytes(Encoding.PEM, form, NoEncryption()))
 
 
 def served(
@@ -39,6 +63,19 @@ def served(
 
 def read(pair: KeyPair) -> x509.Certificate:
     return x509.load_pem_x509_certificate(pair.certificate)
+
+
+def with_bytes(pem: bytes, old: bytes, new: bytes) -> bytes:
+    """Change what a PEM block holds."""
+    begin, content, end = BLOCK.fullmatch(pem).groups()  # type: ignore[union-attr]
+    der = b64decode(content)
+    assert old in der
+    return b"".join([begin, encodebytes(der.replace(old, new)), end])
+
+
+def of_version_8(pair: KeyPair) -> KeyPair:
+    version = bytes.fromhex("a003020102"), bytes.fromhex("a003020107")
+    return KeyPair(with_bytes(pair.certificate, *version), pair.key)
 
 
 @dataclass

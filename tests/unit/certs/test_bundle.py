@@ -3,14 +3,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from certs.bundle import MOST, merge
-from tests.unit.certs.made import DAY, NOW, authority
+from tests.unit.certs.made import DAY, NOW, authority, of_version_8
 
 OURS = authority(0).certificate
 OLD = authority(1, NOW - 800 * DAY).certificate
 EXPIRED = authority(1, NOW - 901 * DAY).certificate
 FOREIGN = authority(2, NOW + 30 * DAY).certificate
 BROKEN = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-RUBBISH = [b"", b"\n", b"# a comment\n", b"\xff\x00", BROKEN, b"-----BEGIN CERTIFICATE-----\n"]
+LATER = of_version_8(authority(1)).certificate
+RUBBISH = [
+    *(b"", b"\n", b"# a comment\n", b"\xff\x00"),
+    *(BROKEN, LATER, b"-----BEGIN CERTIFICATE-----\n"),
+]
 
 
 def test_into_nothing() -> None:
