@@ -236,7 +236,7 @@ def test_without_its_configuration_a_stored_count_makes_pods_that_lack_what_only
     assert added == Extras(
         limits={names.COUNT: "2", names.CPU: "160m"},
         fraction="0.02",
-        arguments=["--port=8500", "--per_process_gpu_memory_fraction=0.0150"],
+        arguments=["--port=8500", "--per_process_gpu_memory_fraction=0.0149"],
         annotated=True,
         tolerates=True,
         helper="void",
