@@ -22,7 +22,7 @@ from tests.cluster.spaces import Space, asking, reporting
 from tests.cluster.tools.say import say
 from vgpu import names
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.long]
 
 OURS = ("-n", names.NAMESPACE)
 CONFIGURATION = ("mutatingwebhookconfiguration", names.WEBHOOK_CONFIGURATION)
