@@ -82,10 +82,11 @@ def _split(part: str) -> tuple[str, str]:
 _UUID = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _OWN = {
     "AGE": re.compile(r"\b(\d+m)?\d+s\b"),
+    "VERSION": re.compile(r"\bv1\.\d+\.\d+\b"),
     "-POD": re.compile(r"-[a-z0-9]{8,10}-[a-z0-9]{5}\b"),
     " ": re.compile(r" +(?=\S)"),
 }
-"""What is each reader's own: ages, the ends of pods' names, the widths of columns."""
+"""What is each reader's own: ages, the cluster's version, the ends of pods' names, columns."""
 
 
 def fits(shown: str, got: str) -> bool:

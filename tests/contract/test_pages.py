@@ -63,6 +63,7 @@ OTHER = "SIM-b73e05a8-1c94-4d2f-8a6b-90c3f1e4d752"
     [
         ("a  b\n", "a b\n"),
         ("first   1/1   21s\n", "first 1/1 2m7s\n"),
+        ("node1   21s   v1.36.3\n", "node1   9s    v1.37.2\n"),
         ("model-86bcd7fd9f-8mtjl   0/1\n", "model-5d9c7b6f4-x2x7k 0/1\n"),
         (f"{ONE}\n{ONE}\n{OTHER}\n", f"{OTHER}\n{OTHER}\n{ONE}\n"),
         ("...\nlast\n", "last\n"),
