@@ -36,6 +36,7 @@ class Cluster:
     """What the keeper needs of a cluster. Any method raises Unavailable."""
 
     def __init__(self) -> None:
+        client.Configuration.get_default().retries = False  # each would have the timeout again
         self._core = client.CoreV1Api()
         self._admission = client.AdmissionregistrationV1Api()
 
@@ -127,6 +128,8 @@ def _call(request: Callable[..., T], *args: Any, **options: Any) -> T:
         raise kind(f"the API server refuses: {_message(fault)}") from fault
     except HTTPError as fault:
         raise Unavailable(f"the API server does not answer: {fault}") from fault
+    except ValueError as fault:  # what it says may quote a Secret
+        raise Unavailable(f"no API server answers so: {type(fault).__name__}") from None
 
 
 def _message(fault: client.ApiException) -> str:

@@ -379,6 +379,25 @@ def test_what_others_do_is_mended(
     report(f"{case}: {time.monotonic() - begin:.1f} s")
 
 
+@pytest.mark.parametrize("curve", ["P-256", "P-384", "P-521"])
+def test_a_ca_of_your_own_is_used(
+    fresh: Service, cluster: Cluster, tmp_path: Path, curve: str
+) -> None:
+    """As the page makes one: OpenSSL leaves open what the CA's key is for."""
+    settle(cluster)
+    (command,) = re.findall(r"`(openssl req [^`]+)`", PAGE.read_text())
+    assert command.count("P-256") == 1
+    made = command.replace("P-256", curve)
+    subprocess.run(["bash", "-euc", made], cwd=tmp_path, check=True, capture_output=True)
+    files = (tmp_path / name for name in (names.TLS_CERTIFICATE, names.TLS_KEY))
+    own = KeyPair(*(file.read_bytes() for file in files))
+    write(names.SECRET_CA, crt=own.certificate, key=own.key)(fresh)
+    assert settle(cluster)[0] == "SetBundles"
+    eventually(lambda: settle(cluster) == ["Keep"], "a pair of the new CA", 15)
+    assert fresh.secret(names.SECRET_CA) == own
+    works(fresh)
+
+
 def test_what_is_not_base64_does_not_get_in(serving: Service) -> None:
     stored = serving.plane.api.read(serving.configuration())
     stored["webhooks"][0]["clientConfig"]["caBundle"] = "-----BEGIN CERTIFICATE-----"

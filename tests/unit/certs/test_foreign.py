@@ -85,9 +85,7 @@ REPLACED = {
 @pytest.mark.parametrize("kind", USED)
 def test_a_ca_of_your_own_is_used(kind: str) -> None:
     cluster = holding(names.SECRET_CA, USED[kind])
-    assert turn(cluster) == [SetBundles, Wait]
-    cluster.now += TRUST_DELAY
-    assert turn(cluster) == [IssueLeaf, Keep]
+    assert turn(cluster) == [SetBundles, IssueLeaf, Keep]
     assert turn(cluster) == [Keep]
     assert cluster.secrets[names.SECRET_CA].pair == USED[kind]
 

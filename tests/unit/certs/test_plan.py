@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from certs.bundle import merge
 from certs.config import Config
 from certs.model import Bundles, Held, KeyPair, Stored
-from certs.plan import IssueLeaf, Keep, MakeCa, SetBundles, Wait, plan
+from certs.plan import Decision, IssueLeaf, Keep, MakeCa, SetBundles, Wait, plan
 from tests.unit.certs.made import CONFIG, DAY, NOW, authority, served
 
 CA = authority()
@@ -154,6 +154,15 @@ def test_a_leaf_waits_until_the_api_servers_have_the_new_ca(
     wanted = Wait if 0 <= seconds < 5 else IssueLeaf
     assert isinstance(plan(Held(stored(CA), stored(leaf), beside_old), NOW, CONFIG), wanted)
     assert isinstance(plan(Held(stored(CA), stored(leaf), alone), NOW, CONFIG), IssueLeaf)
+
+
+@pytest.mark.parametrize(("age", "wanted"), [(0, Wait), (34, Wait), (35, IssueLeaf)])
+def test_who_keeps_resetting_the_bundles_does_not_stop_it(age: int, wanted: type[Decision]) -> None:
+    """Each of our repairs changes them, but it is only soon after its making that a CA is news."""
+    made = NOW - timedelta(seconds=age)
+    ca = authority(now=made)
+    bundles = Bundles({"pods": OLD_CA + ca.certificate}, "1", NOW)
+    assert isinstance(plan(Held(stored(ca), None, bundles), NOW, CONFIG), wanted)
 
 
 @given(st.timedeltas(timedelta(0), CONFIG.leaf_life))
