@@ -210,7 +210,7 @@ def life(space: Space, audit: Audit, container: Json) -> dict[str, Any]:
 
 @pytest.mark.timeout(400)
 def test_a_card_that_falls_ill_is_told_once(space: Space, audit: Audit) -> None:
-    """Of the node, and of each pod that has some of it."""
+    """Of the node; and once or twice of each pod that has some of it."""
     node = space.node
     inventory = Inventory(node.device_plugins / "cards.json")
     inventory.says()
@@ -232,7 +232,7 @@ def test_a_card_that_falls_ill_is_told_once(space: Space, audit: Audit) -> None:
             say(f"  the kubelet about pods: {dict(pods)}")
             show_statuses(requests, space.name)
             assert len(telling(requests)) == 1
-            assert pods[("patch", "pods/status")] <= len(on_it)
+            assert len(on_it) <= pods["patch", "pods/status"] <= 2 * len(on_it)
         tell_of_metrics(scrape(node))
         space.kubectl("delete", "pods", "--all", "--now", "--wait=true")
     inventory.file.unlink()
