@@ -6,6 +6,7 @@ import sys
 import threading
 
 import structlog
+from structlog.processors import JSONRenderer, TimeStamper, add_log_level
 
 from certs import keeper
 from certs.cluster import Unavailable, connect
@@ -21,13 +22,8 @@ def main() -> int:
     except (SettingsError, Unavailable) as fault:
         sys.stderr.write(f"{fault}\n")
         return 2
-    processors = structlog.processors
     structlog.configure(
-        processors=[
-            processors.add_log_level,
-            processors.TimeStamper(fmt="iso", utc=True),
-            processors.JSONRenderer(),
-        ],
+        processors=[add_log_level, TimeStamper(fmt="iso", utc=True), JSONRenderer()],
         wrapper_class=structlog.make_filtering_bound_logger(config.log_level),
     )
     stop = threading.Event()

@@ -79,10 +79,8 @@ class Cluster:
         found = _read(read, names.WEBHOOK_CONFIGURATION)
         if found is None:
             return None
-        entries = {
-            each.name: b64decode(each.client_config.ca_bundle or "")
-            for each in found.webhooks or ()
-        }
+        hooks = found.webhooks or ()
+        entries = {each.name: b64decode(each.client_config.ca_bundle or "") for each in hooks}
         return Bundles(entries, _version(found.metadata), _changed(found.metadata))
 
 

@@ -60,8 +60,7 @@ def settle(
 def _take(step: Decision, cluster: Cluster, config: Config, now: datetime) -> None:
     match step:
         case MakeCa(over=over):
-            pair = issue.ca(issue.fresh(now), config.ca_life)
-            cluster.store(names.SECRET_CA, pair, over)
+            cluster.store(names.SECRET_CA, issue.ca(issue.fresh(now), config.ca_life), over)
         case SetBundles(entries=entries, over=over):
             cluster.set_bundles(entries, over)
         case IssueLeaf(ca=ca, over=over):

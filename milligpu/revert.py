@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from milligpu import kubeyaml
 from milligpu.manifests import File, Manifest
@@ -15,7 +15,7 @@ from milligpu.mutate import rewrite, say, say_findings, texts
 from milligpu.remarks import completed, creation
 from vgpu import names, quantity
 from vgpu.settings import read
-from webhook import templates
+from webhook import serving, templates
 from webhook.asks import Grant
 from webhook.config import Config
 from webhook.findings import Denied
@@ -23,9 +23,13 @@ from webhook.pod import Json, with_bodies
 from webhook.resources import granted
 from webhook.translate import Decision, translate
 
+Way: TypeAlias = tuple[Any, ...]
 _HOLDERS = {"annotations", "limits", "requests"}
-_ADDED = {"annotations", "args", "env", "resources", "runtimeClassName", "tolerations"}
-"""On the way to what the webhook adds to a pod."""
+_ENTRIES = (names.ENV_FRACTION, names.ENV_VISIBLE_DEVICES, serving.OURS)
+_ADDED = {"annotations", names.CPU}
+"""What the webhook adds to a pod, or what holds it, beside entries of lists."""
+_PLACED = {"runtimeClassName", "tolerations"}
+"""What it adds to get the pod to a card, which one with a whole card needs as much."""
 _NAMES = re.compile(rf"{re.escape(names.PREFIX)}[\w.-]+|{names.ENV_OURS}\w+")
 
 
@@ -69,7 +73,7 @@ def reverted(document: Json, form: str, config: Config) -> Json:
     ways, made = templates.patterns(creation(document), config.template_paths), document
     places = templates.places(document, ways)
     for place in places:
-        pod = templates.get(made, place) if place else _bare(made, config)
+        pod = templates.get(made, place) if place else _bare(made, form, config)
         translation = translate(pod, templates.spelled(place), None, config, annotated=True)
         denial = Denied(*translation.findings)
         if denial.findings and form != "none":
@@ -98,33 +102,42 @@ def _body(decision: Decision, form: str) -> Json:
     return reading.container.with_sides({**limits, **ask}, requests)
 
 
-def _bare(pod: Json, config: Config) -> Json:
+def _bare(pod: Json, form: str, config: Config) -> Json:
     """Return a pod without what the webhook adds: all that comes back once it is taken away."""
-    made, ways = pod, [way for way in _ways(pod) if _ADDED & {*way}]
-    for way in 2 * ways[::-1]:  # the request that goes with a limit comes before it
+    added = _ADDED if form == "whole" else _ADDED | _PLACED
+    made, ways = pod, [way for way, value in _ways(pod) if _may_be(added, way, value)]
+    recorded = any(way[-1] == names.ANNOTATION_SHARE for way in ways)
+    # The request that goes with a limit comes before it.
+    for way in 2 * ways[::-1] if recorded else ():
         with suppress(Denied, LookupError):  # it went with what it stood in
             tried = _without(pod, way)
             pod = tried if completed(tried, config) == made else pod
     return pod
 
 
+def _may_be(added: set[str], way: Way, value: Any) -> bool:
+    if way[-2:-1] in (("env",), ("args",)):
+        return (value.get("name") if isinstance(value, dict) else value) in _ENTRIES
+    return bool(added & {*way[-2:]})
+
+
 def _free(document: Json) -> Json:
     """Return an object without what has a name of ours in annotations and resources."""
-    for way in reversed([*_ways(document)]):
+    for way, _ in reversed([*_ways(document)]):
         if _HOLDERS & {*way[-2:-1]} and str(way[-1]).startswith(names.PREFIX):
             document = _without(document, way)
     return document
 
 
-def _ways(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the ways to all that is in a value, each after the way to what holds it."""
+def _ways(value: Any, way: Way = ()) -> Iterator[tuple[Way, Any]]:
+    """Yield the way to all that is in a value, and it, each after what holds it."""
     if isinstance(value, dict | list):
         for key in value if isinstance(value, dict) else range(len(value)):
-            yield (*way, key)
+            yield (*way, key), value[key]
             yield from _ways(value[key], (*way, key))
 
 
-def _without(value: Any, way: tuple[Any, ...]) -> Any:
+def _without(value: Any, way: Way) -> Any:
     """Return a value without what lies at a way, nor the objects and lists that this empties."""
     step, rest, changed = way[0], way[1:], value.copy()
     if rest:

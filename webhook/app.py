@@ -162,9 +162,8 @@ def _failed(metrics: Metrics, document: object, fault: Exception) -> Response:
     frames = traceback.extract_tb(fault.__traceback__)
     where = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
     log.error("failed", uid=_uid(document), error=type(fault).__name__, traceback=where)
-    return Response(
-        "internal error: the log has it by the review's uid\n", 500, mimetype="text/plain"
-    )
+    text = "internal error: the log has it by the review's uid\n"
+    return Response(text, 500, mimetype="text/plain")
 
 
 def _uid(document: Any) -> str:

@@ -113,11 +113,9 @@ def _named(env: list[Json], name: str) -> list[Json]:
 
 def _with_entry(env: list[Json], entry: Json) -> list[Json]:
     """Put an entry where one of its name stood first, or at the end."""
-    rest = [other for other in env if other.get("name") != entry["name"]]
-    if len(rest) == len(env):
-        return [*env, entry]
-    place = next(index for index, other in enumerate(env) if other.get("name") == entry["name"])
-    return [*rest[:place], entry, *rest[place:]]
+    named, name = [other.get("name") for other in env], entry["name"]
+    place = named.index(name) if name in named else len(env)
+    return [*env[:place], entry, *(other for other in env[place:] if other.get("name") != name)]
 
 
 def _frameworks(translation: Translation) -> dict[str, str]:

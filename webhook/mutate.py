@@ -98,9 +98,8 @@ def _templates(review: Review, found: list[Pattern], config: Config) -> Made:
     for place, claimed in zip(places, let_go, strict=False):
         template, stored = (templates.get(each, place) for each in (document, review.old))
         stored = stored if isinstance(stored, dict) else None
-        made, said = _template(
-            template, stored, templates.spelled(place), claimed, bool(owner), config
-        )
+        at = templates.spelled(place)
+        made, said = _template(template, stored, at, claimed, bool(owner), config)
         if made is not template:
             document = templates.replaced(document, place, made)
         findings += said

@@ -114,8 +114,7 @@ def _by_name(text: str, containers: list[str]) -> dict[str, str]:
     for part in text.split(","):
         name, sign, value = (piece.strip() for piece in part.partition("="))
         if not (name and sign and value):
-            fault = f"{shown(part)!r} is not of the form container=value"
-            raise ValueError(f"{shown(text)!r}: {fault}")
+            raise ValueError(f"{shown(text)!r}: {shown(part)!r} is not of the form container=value")
         if name in parts:
             raise ValueError(f"{shown(text)!r}: names {shown(name)!r} twice; name it once")
         parts[name] = value

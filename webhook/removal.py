@@ -33,10 +33,8 @@ def released(template: Json, stored: Json, at: str, gone: Claims) -> Json:
     removed the limit beside it.
     """
     before = {item.name: item for item in containers(stored, at)}
-    return with_bodies(
-        template,
-        (_released(item, before.get(item.name), gone) for item in containers(template, at)),
-    )
+    bodies = (_released(item, before.get(item.name), gone) for item in containers(template, at))
+    return with_bodies(template, bodies)
 
 
 def _released(item: Container, before: Container | None, gone: Claims) -> Json:

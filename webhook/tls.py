@@ -13,7 +13,7 @@ from vgpu import names
 
 log = structlog.get_logger()
 
-# By RFC 5280, 4.1.2.5: a sequence of two times, with the year in two digits until 2049.
+# By RFC 5280, 4.1.2.5: a sequence of two times, with the year in two digits from 1950 to 2049.
 _VALIDITY = re.compile(rb"(?s)\x30." + 2 * rb"(?:\x17\x0d|\x18\x0f)((?:[0-9]{2})?[0-9]{12}Z)")
 
 
@@ -80,5 +80,5 @@ def _validity(pem: bytes) -> tuple[datetime, ...]:
     found = _VALIDITY.search(base64.b64decode(block))
     if not found:
         raise ValueError("its time of validity cannot be read")
-    texts = (f"20{text.decode()}"[-15:] for text in found.groups())
-    return tuple(datetime.strptime(text, "%Y%m%d%H%M%S%z") for text in texts)
+    texts = ((b"20" if text < b"5" else b"19") + text for text in found.groups())
+    return tuple(datetime.strptime(text[-15:].decode(), "%Y%m%d%H%M%S%z") for text in texts)

@@ -152,9 +152,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         connection.timeout = time.monotonic() + ARRIVAL_SECONDS
         self.nr_conns += 1
         self.pending_conns.append(connection)
-        self.poller.register(
-            connection.sock, selectors.EVENT_READ, partial(self.shake_hands, connection)
-        )
+        go_on = partial(self.shake_hands, connection)
+        self.poller.register(connection.sock, selectors.EVENT_READ, go_on)
         if self.nr_conns >= self.worker_connections:
             (self.keepalived_conns or self.pending_conns)[0].timeout = 0.0
             self.murder_keepalived()
@@ -176,9 +175,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self.pending_conns.remove(connection)
         connection.set_timeout()
         self.keepalived_conns.append(connection)
-        self.poller.modify(
-            client, selectors.EVENT_READ, partial(self.on_client_socket_readable, connection)
-        )
+        go_on = partial(self.on_client_socket_readable, connection)
+        self.poller.modify(client, selectors.EVENT_READ, go_on)
 
     def on_client_socket_readable(self, connection: Connection, client: Any) -> None:
         """Go on with a request as far as the bytes that are here allow."""

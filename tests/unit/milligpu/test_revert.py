@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from milligpu import kubeyaml, revert
 from milligpu.manifests import ManifestError
-from milligpu.remarks import creation
+from milligpu.remarks import completed, creation
 from milligpu.revert import reverted
 from tests import strategies
 from tests.unit.webhook import objects
@@ -193,6 +193,38 @@ def test_a_pod_loses_what_was_added_to_it() -> None:
     assert bare["spec"]["tolerations"] == SERVING["spec"]["tolerations"]
     [whole, _] = containers(of(made(SERVING), "whole"))
     assert whole["resources"] == {side: {"nvidia.com/gpu": "1"} for side in ("limits", "requests")}
+
+
+def test_what_a_whole_card_needs_as_much_stays() -> None:
+    """The webhook would bring it back beside a share, so nobody can know whose it is."""
+    config = Config(runtime_class="nvidia")
+    mine = pod(
+        container(limits={"gpu": "300m"}), tolerations=[TOLERATION], runtimeClassName="nvidia"
+    )
+    once = desired(creation(mine), config).object
+    spec = reverted(once, "whole", config)["spec"]
+    assert (spec["tolerations"], spec["runtimeClassName"]) == ([TOLERATION], "nvidia")
+    spec = reverted(once, "none", config)["spec"]
+    assert "tolerations" not in spec
+    assert "runtimeClassName" not in spec
+
+
+def test_a_large_pod_is_turned_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is completed for what may be ours, not for each of its variables and arguments."""
+    asked = []
+
+    def counted(*args: Any) -> Json:
+        asked.append(args)
+        return completed(*args)
+
+    monkeypatch.setattr(revert, "completed", counted)
+    env = [{"name": f"V{number}", "value": "x"} for number in range(500)]
+    alone = container("s", env=env, args=["a"] * 500)
+    of(pod(alone, container(limits={"cpu": "3"})), "none")
+    assert asked == []
+    shared = pod(container("m", limits={"gpu": "300m"}, image=OFFICIAL) | {"env": env}, alone)
+    assert of(made(shared)) == shared
+    assert len(asked) < 30
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ def served(folder: Path, given: KeyPair) -> Certificate:
     return certificate
 
 
-# Both ways to write a year, and the turn from one to the other.
-TIMES = st.integers(-20 * 365 * 86400, 90 * 365 * 86400).map(lambda number: NOW + number * SECOND)
+# Both ways to write a year, both centuries, and the turns from one to the other.
+TIMES = st.integers(-76 * 365 * 86400, 90 * 365 * 86400).map(lambda number: NOW + number * SECOND)
 
 
 @given(TIMES, TIMES)
