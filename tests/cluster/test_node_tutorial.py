@@ -13,7 +13,6 @@ import pytest
 from tests.cluster.node import Node
 from tests.cluster.product import use_cards
 from tests.cluster.spaces import Space
-from tests.cluster.tools.recipes import KUBERNETES, USUAL
 from tests.contract.pages import fits, sessions
 from tests.documents import ROOT
 
@@ -72,8 +71,7 @@ def test_the_tutorial_word_by_word(
 ) -> None:
     use_cards(node, "two-t4")
     for session in sessions(PAGE, tmp_path):
-        for command, written in session:
-            shown = written.replace(f"v{USUAL}", f"v{KUBERNETES}")
+        for command, shown in session:
             deadline = time.monotonic() + PATIENCE
             while not fits(shown, got := terminal.type(command).replace(space.name, "default")):
                 again = command.startswith(LOOKS) and time.monotonic() < deadline

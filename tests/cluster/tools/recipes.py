@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-USUAL = "1.36.3"
-KUBERNETES = os.environ.get("K8S", USUAL)
+KUBERNETES = os.environ.get("K8S", "1.36.3")
 """Version of Kubernetes; there is a folder with a go.mod for each that can be had."""
 CONTAINERD = "2.2.1"
 HELM, HELM3, KUSTOMIZE = "4.3.2", "3.22.0", "5.8.2"
