@@ -6,13 +6,8 @@ from datetime import datetime, timedelta
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import serialization as pem
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from certs.model import KeyPair
@@ -60,7 +55,7 @@ def leaf(fresh: Fresh, life: timedelta, issuer: KeyPair, names: Sequence[str]) -
 
 def private_key(pair: KeyPair) -> ec.EllipticCurvePrivateKey:
     """Read a pair's key. Raises ValueError or TypeError when it cannot be one of ours."""
-    key = load_pem_private_key(pair.key, None)
+    key = pem.load_pem_private_key(pair.key, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise TypeError("not an elliptic curve key")
     return key
@@ -98,6 +93,6 @@ def _pair(
     own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     signed_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     builder = builder.add_extension(own, critical=False).add_extension(signed_by, critical=False)
-    certificate = builder.sign(signer, hashes.SHA256()).public_bytes(Encoding.PEM)
-    form = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    certificate = builder.sign(signer, hashes.SHA256()).public_bytes(pem.Encoding.PEM)
+    form = key.private_bytes(pem.Encoding.PEM, pem.PrivateFormat.PKCS8, pem.NoEncryption())
     return KeyPair(certificate, form)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ruamel.yaml.nodes import MappingNode, Node
 
 from milligpu import kubeyaml
+from webhook.pod import named
 
 _STEP = re.compile(r"^(?:metadata|spec):[ \t]*\r?\n( +)\w", re.MULTILINE)
 _OFFSET = re.compile(r"^( *)[^\s#-][^\n]*:[ \t]*\r?\n(?: *#[^\n]*\n)*( *)- ", re.MULTILINE)
@@ -186,5 +187,4 @@ def _items(members: list[Member], before: list[Any], after: list[Any]) -> Pairs:
 
 
 def _label(item: Any) -> str:
-    named = isinstance(item, dict) and isinstance(item.get("name"), str)
-    return json.dumps(item["name"] if named else item, sort_keys=True)
+    return json.dumps(named(item) or item, sort_keys=True)

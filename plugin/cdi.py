@@ -26,14 +26,7 @@ def spec(gpus: Iterable[Gpu], handing: Handing) -> dict[str, Any]:
     if controls := handing.controls():
         common["deviceNodes"] = [_node(*each) for each in controls]
     if mounts := handing.driver():
-        common["mounts"] = [
-            {
-                "hostPath": host,
-                "containerPath": inside,
-                "options": ["bind", "ro", "nosuid", "nodev"],
-            }
-            for host, inside in mounts
-        ]
+        common["mounts"] = [_mount(*each) for each in mounts]
     devices = [
         {"name": gpu.uuid, "containerEdits": {"deviceNodes": [_node(*handing.device(gpu))]}}
         for gpu in in_order(gpus)
@@ -45,6 +38,11 @@ def spec(gpus: Iterable[Gpu], handing: Handing) -> dict[str, Any]:
 
 def _node(host: str, inside: str) -> dict[str, str]:
     return {"path": inside, "hostPath": host, "permissions": "rw"}
+
+
+def _mount(host: str, inside: str) -> dict[str, Any]:
+    options = ["bind", "ro", "nosuid", "nodev"]
+    return {"hostPath": host, "containerPath": inside, "options": options}
 
 
 def write(gpus: Iterable[Gpu], handing: Handing) -> None:

@@ -116,13 +116,7 @@ def _edits(gpus: tuple[Gpu, ...], limits: dict[str, str], handing: Handing) -> E
             mounts, files = handing.driver(), [*map(handing.device, gpus), *handing.controls()]
     return Edits(
         envs={names.ENV_GPU_UUID: listed, **limits, names.ENV_VISIBLE_DEVICES: visible},
-        mounts=[
-            api.Mount(host_path=host, container_path=inside, read_only=True)
-            for host, inside in mounts
-        ],
-        devices=[
-            api.DeviceSpec(host_path=host, container_path=inside, permissions="rw")
-            for host, inside in files
-        ],
+        mounts=[api.Mount(host_path=a, container_path=b, read_only=True) for a, b in mounts],
+        devices=[api.DeviceSpec(host_path=a, container_path=b, permissions="rw") for a, b in files],
         cdi_devices=[api.CDIDevice(name=f"{config.cdi_kind}={uuid}") for uuid in cdi],
     )

@@ -16,11 +16,7 @@ DEADLINE = 5.0
 """Seconds for a call: the kubelet answers from memory."""
 MAX_MESSAGE = 16 * 2**20
 """Bytes of an answer; each device is a message of its own in it."""
-OPTIONS = (
-    unix.AUTHORITY,
-    ("grpc.max_receive_message_length", MAX_MESSAGE),
-    unix.FRESH,
-)
+OPTIONS = (unix.AUTHORITY, unix.FRESH, ("grpc.max_receive_message_length", MAX_MESSAGE))
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -32,12 +32,9 @@ def device_list(devices: Mapping[str, bool], cards: int) -> api.ListAndWatchResp
 
     Raises UnusableError with the numbers when the kubelet would not take it.
     """
-    response = api.ListAndWatchResponse(
-        devices=[
-            api.Device(ID=name, health="Healthy" if healthy else "Unhealthy")
-            for name, healthy in devices.items()
-        ]
-    )
+    words = {True: "Healthy", False: "Unhealthy"}
+    listed = (api.Device(ID=name, health=words[healthy]) for name, healthy in devices.items())
+    response = api.ListAndWatchResponse(devices=listed)
     size = response.ByteSize()
     if size > MAX_MESSAGE:
         raise UnusableError(

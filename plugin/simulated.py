@@ -89,8 +89,7 @@ class SimulatedInventory:
             raise InventoryError(f"inventory file {self._path}: {fault}") from fault
         if faults := list(_faults(content)):
             raise InventoryError(f"inventory file {self._path}:\n  " + "\n  ".join(faults))
-        cards: list[dict[str, Any]] = content["gpus"]
-        return cards
+        return list(content["gpus"])
 
 
 def _gpu(index: int, entry: dict[str, Any]) -> Gpu:
@@ -106,12 +105,10 @@ def _gpu(index: int, entry: dict[str, Any]) -> Gpu:
 
 
 def _faults(content: Any) -> Iterator[str]:
-    match content:
-        case {"gpus": list(entries)} if len(content) == 1:
-            pass
-        case _:
-            yield 'must be {"gpus": [...]} and no more'
-            return
+    entries = content.get("gpus") if isinstance(content, dict) and len(content) == 1 else None
+    if not isinstance(entries, list):
+        yield 'must be {"gpus": [...]} and no more'
+        return
     for index, entry in enumerate(entries):
         yield from (f"gpus[{index}]{fault}" for fault in _entry_faults(index, entry))
     counted = Counter(str(e.get("uuid")) for e in entries if isinstance(e, dict) and "uuid" in e)

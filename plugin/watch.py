@@ -86,9 +86,8 @@ async def holdings(node: Node, config: Config) -> None:
             (log.debug if failing else log.warning)("pods not listed", why=why)
             failing = True
         again = node.polled(listed, checkpoint.read(config.device_plugin_dir))
-        await asyncio.sleep(
-            min(AGAIN_SECONDS, config.poll_seconds) if again else config.poll_seconds
-        )
+        pause = AGAIN_SECONDS if again else config.poll_seconds
+        await asyncio.sleep(min(pause, config.poll_seconds))
 
 
 async def _calm(node: Node) -> None:

@@ -14,17 +14,8 @@ CPU = "cpu"
 ASK_KEYS = (ASK, ASK_QUALIFIED)
 """An ask whatever the value; `nvidia.com/gpu` is one only when its value is a fraction."""
 GRANT_KEYS = (COUNT, WHOLE)
-GPU_RESOURCES = frozenset(
-    {
-        NVIDIA_GPU,
-        "nvidia.com/gpu.shared",
-        "amd.com/gpu",
-        "gpu.intel.com/i915",
-        "gpu.intel.com/xe",
-        COUNT,
-        WHOLE,
-    }
-)
+_OTHERS = ("nvidia.com/gpu.shared", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
+GPU_RESOURCES = frozenset({NVIDIA_GPU, *_OTHERS, *GRANT_KEYS})
 MIG_PREFIX = "nvidia.com/mig-"
 
 # Annotations.

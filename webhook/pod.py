@@ -107,6 +107,12 @@ def containers(pod: Json, at: str) -> list[Container]:
     return found
 
 
+def named(item: Any) -> str | None:
+    """Return the `name` of a list's item; None if it has none, or one that is no string."""
+    name = item.get("name") if isinstance(item, dict) else None
+    return name if isinstance(name, str) else None
+
+
 def annotations(pod: Json, at: str) -> dict[str, str]:
     """Return the annotations of an object. Raises Denied for a value that is not a string."""
     prefix = path(at, "metadata")

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from vgpu.names import CPU
-from webhook.pod import Container, Json, containers, mapping, sequence, with_bodies
+from webhook.pod import Container, Json, containers, mapping, named, sequence, with_bodies
 
 _ABSENT: Any = object()
 
@@ -81,9 +81,4 @@ def _lists(*sides: list[Any]) -> list[Any]:
 
 def _keyed(items: list[Any]) -> dict[str, Any]:
     """Return the items by name, or by their text where they have none."""
-    return {
-        item["name"]
-        if isinstance(item, dict) and isinstance(item.get("name"), str)
-        else json.dumps(item, sort_keys=True): item
-        for item in items
-    }
+    return {named(item) or json.dumps(item, sort_keys=True): item for item in items}

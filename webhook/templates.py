@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from webhook.pod import Json
+from webhook.pod import Json, named
 from webhook.review import Review
 
 EVERY_VALUE, EVERY_ITEM = "*", "[*]"
@@ -91,16 +91,11 @@ def _ways(value: Any, pattern: Pattern, way: Path) -> Iterator[Path]:
         for key in keys:
             yield from _ways(value[key], rest, (*way, key))
     elif isinstance(value, list) and step == EVERY_ITEM:
-        names = Counter(map(_name, value))
+        names = Counter(map(named, value))
         for index, item in enumerate(value):
-            name = _name(item)
+            name = named(item)
             item_step = Item(index, name if names[name] == 1 else None)
             yield from _ways(item, rest, (*way, item_step))
-
-
-def _name(item: Any) -> str | None:
-    name = item.get("name") if isinstance(item, dict) else None
-    return name if isinstance(name, str) else None
 
 
 def get(document: Any, path: Path) -> Any:
@@ -115,9 +110,9 @@ def get(document: Any, path: Path) -> Any:
 
 def _item(items: list[Any], step: Item) -> Any:
     found = items[step.number] if step.number < len(items) else None
-    if step.name is None or _name(found) == step.name:
+    if step.name is None or named(found) == step.name:
         return found
-    return next((item for item in items if _name(item) == step.name), None)
+    return next((item for item in items if named(item) == step.name), None)
 
 
 def replaced(document: Any, path: Path, value: Json) -> Any:
