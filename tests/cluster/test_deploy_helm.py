@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 
@@ -16,6 +17,7 @@ from tests.cluster.tools import ensure
 from tests.cluster.webhooks import SHIPPED
 from tests.contract.test_chart import FOREIGN, VARIANTS, changed, pods
 from tests.contract.test_deploy import identity
+from tests.documents import ROOT
 from vgpu import names
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]  # the first run builds Helm
@@ -26,6 +28,7 @@ CONFIGURATION = {
     "metadata": {"name": names.WEBHOOK_CONFIGURATION},
 }
 CLUSTER_WIDE = "mutatingwebhookconfigurations,clusterroles,clusterrolebindings"
+PAGE = ROOT / "docs/how-to/helm.md"
 LABEL = ("-l", "app.kubernetes.io/name=milligpu")
 Helm = Callable[..., str]
 
@@ -112,6 +115,26 @@ def test_a_release_lives_and_ends(plane: ControlPlane, helm: Helm) -> None:
         for kinds in ("deployment,daemonset,service,configmap", "role,rolebinding"):
             assert plane.kubectl("get", kinds, "-n", name, *LABEL, "-o", "name").stdout == ""
     refuses_nothing(plane)
+
+
+def test_namespaces_are_left_as_the_page_says(plane: ControlPlane, helm: Helm) -> None:
+    """Helm deletes what it no longer renders, but not what says that it is to be kept."""
+    (command,) = re.findall(r"^kubectl (annotate namespace .*)$", PAGE.read_text(), re.MULTILINE)
+    own = ("--set", "namespaces.create=false")
+    helm("install", "milligpu", str(CHART))
+    plane.kubectl(*command.split())
+    helm("upgrade", "milligpu", str(CHART), *own)
+    assert phases(plane) == {"Active"}
+    helm("upgrade", "milligpu", str(CHART), "--reset-values")  # takes them back
+    plane.kubectl(*command.replace("=keep", "-").split())
+    helm("upgrade", "milligpu", str(CHART), *own)
+    assert phases(plane) == {"Terminating"}
+
+
+def phases(plane: ControlPlane) -> set[str]:
+    """Return the states of both namespaces."""
+    both = (names.NAMESPACE, names.NODE_NAMESPACE)
+    return {plane.api.get(f"/api/v1/namespaces/{name}")["status"]["phase"] for name in both}
 
 
 def refuses_nothing(plane: ControlPlane) -> None:

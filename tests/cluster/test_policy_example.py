@@ -64,6 +64,21 @@ def test_a_container_without_a_gpu_may_not_name_cards(
         apiserver.api.create(pod, namespace)
 
 
+@pytest.mark.parametrize("amount", ["0", "0m", "0e3"])
+@pytest.mark.parametrize("name", ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb", names.COUNT])
+def test_a_limit_of_none_is_no_gpu(
+    apiserver: ControlPlane, namespace: str, name: str, amount: str
+) -> None:
+    container = body(ALL, **{name: amount})
+    with pytest.raises(ApiError, match=REFUSAL):
+        apiserver.api.create(shapes.pod("model", container), namespace)
+
+
+def test_a_device_that_is_no_gpu_is_none(apiserver: ControlPlane, namespace: str) -> None:
+    with pytest.raises(ApiError, match=REFUSAL):
+        apiserver.api.create(shapes.pod("m", body(ALL, **{"nvidia.com/hostdev": "1"})), namespace)
+
+
 @pytest.mark.parametrize(
     "container",
     [
@@ -71,10 +86,19 @@ def test_a_container_without_a_gpu_may_not_name_cards(
         body(OTHER),
         body({**ALL, "value": names.VOID}),
         body(ALL, _="1"),
+        body(ALL, **{"nvidia.com/mig-1g.5gb": "2"}),
         body(ALL, gpu="300m"),
         body(ALL, gpu="1"),
     ],
-    ids=["plain", "another variable", "void", "NVIDIA's card", "a share", "a whole card"],
+    ids=[
+        "plain",
+        "another variable",
+        "void",
+        "NVIDIA's card",
+        "a MIG slice",
+        "a share",
+        "a whole card",
+    ],
 )
 def test_others_are_left_alone(apiserver: ControlPlane, namespace: str, container: Json) -> None:
     apiserver.api.create(shapes.pod("model", container), namespace)

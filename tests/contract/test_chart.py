@@ -166,6 +166,9 @@ NEEDED: dict[str, dict[str, Any]] = {
     "monitoring.labels": {"monitoring": {"by": "pod-monitor"}},
     "monitoring.interval": {"monitoring": {"by": "pod-monitor"}},
     "certManager": {"certManager": {"enabled": True, "issuer": {"name": "ca"}}},
+    "certManager.duration": {
+        "certManager": {"enabled": True, "issuer": {"name": "ca"}, "renewBefore": "12h"}
+    },
 }
 """What must be set as well for a value to have a meaning."""
 SETTINGS: dict[str, tuple[Any, Any]] = {
@@ -399,6 +402,39 @@ def test_a_wrong_setting_is_named(program: str) -> None:
         assert any(f"'{name}'" in each and "not allowed" in each for each in said), name
 
 
+LIVES = {
+    "as shipped": {},
+    "as short as can be": {"LEAF_LIFE": "465s"},
+    "too short": {"LEAF_LIFE": "464s"},
+    "as short as can be, with slow looks": {"LEAF_LIFE": "735s", "INTERVAL": "1m"},
+    "too short for slow looks": {"LEAF_LIFE": "12m", "INTERVAL": "1m"},
+    "too short for slow kubelets": {"LEAF_LIFE": "10m", "SECRET_DELAY": "3m"},
+    "a third of the CA's": {"LEAF_LIFE": "365d"},
+    "more than a third of the CA's": {"LEAF_LIFE": "8761h"},
+    "longer than the CA's": {"CA_LIFE": "80d"},
+}
+
+
+@pytest.mark.parametrize("case", LIVES)
+def test_lives_are_refused_that_the_program_would_refuse(case: str) -> None:
+    given = {f"{names.ENV_OURS}{name}": value for name, value in LIVES[case].items()}
+    values = {"certs": {"settings": given}}
+    try:
+        settings.read(Certs, given)
+    except settings.SettingsError as fault:
+        (said,) = refused(values)
+        sentence, _, _ = str(fault).partition("LEAF_LIFE: ")[2].partition(":")
+        assert said.startswith(f"at '/certs/settings/MILLIGPU_LEAF_LIFE': {sentence}")
+    else:
+        assert objects(values)
+
+
+def test_cert_manager_has_time_to_renew() -> None:
+    manager = {"enabled": True, "issuer": {"name": "ca"}, "duration": "48h", "renewBefore": "48h"}
+    (said,) = refused({"certManager": manager})
+    assert said == "at '/certManager/renewBefore': must be less than certManager.duration"
+
+
 @pytest.mark.parametrize("program", CONFIGS)
 def test_pods_are_replaced_when_their_settings_change(program: str) -> None:
     name = "MILLIGPU_LOG_LEVEL"
@@ -586,14 +622,17 @@ def test_quotas_follow_the_priority_classes() -> None:
 
 def test_the_image() -> None:
     def images(**image: str) -> set[str]:
-        return {
-            each["spec"]["containers"][0]["image"]
-            for each in pods(objects({"image": {"repository": "r.example/m", **image}})).values()
-        }
+        values = {"image": {"repository": "r.example/m", **image}}
+        return {each["spec"]["containers"][0]["image"] for each in pods(objects(values)).values()}
 
     assert images(tag="1") == {"r.example/m:1"}
     digest = "sha256:" + 64 * "0"
     assert images(tag="1", digest=digest) == {f"r.example/m@{digest}"}
+    for good in ("m", "r.example:5000/m", "localhost:5000/a/m"):
+        assert images(repository=good, tag="1") == {f"{good}:1"}
+    for bad in ("m:1", "r.example/m:1", "r.example:5000", "r.example//m", "m/", f"m@{digest}"):
+        (said,) = refused({"image": {"repository": bad}})
+        assert said.startswith("at '/image/repository'")
 
 
 def test_the_image_is_pulled_alike_in_both_namespaces() -> None:

@@ -23,6 +23,12 @@
 {{ include "milligpu.flow" (kindIs "string" . | ternary . (toJson .)) }}
 {{- end -}}
 
+{{/* A time such as 90s, 10m, 12h or 90d in seconds. */}}
+{{- define "milligpu.seconds" -}}
+{{- $unit := regexFind "[smhd]$" . -}}
+{{ mul (trimSuffix $unit . | atoi) (get (dict "s" 1 "m" 60 "h" 3600 "d" 86400) $unit) }}
+{{- end -}}
+
 {{/* What pods of a program are found by. It can never change: (component). */}}
 {{- define "milligpu.selector" -}}
 {{ include "milligpu.flow" (dict "app.kubernetes.io/name" "milligpu" "app.kubernetes.io/component" .) }}
