@@ -13,7 +13,7 @@ IMAGE  ?= milligpu:dev
 EXAMPLE ?=
 ARCHIVE ?=
 
-.PHONY: help setup demo check test e2e e2e-long e2e-certs e2e-helm e2e-kill e2e-upgrade cluster cluster-down bench placement soak burst image sbom manifests proto site site-serve lock clean
+.PHONY: help setup demo check test test-long e2e e2e-long e2e-certs e2e-helm e2e-kill e2e-upgrade cluster cluster-down bench placement soak burst image sbom manifests proto site site-serve lock clean
 
 help: ## show this
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -37,16 +37,20 @@ check: setup ## format, lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check ## every test that needs neither root nor a node, the real kube-apiserver included
+test: check ## the tests that need neither root nor a node, the real kube-apiserver included
 	$(BIN)/python -m tests.cluster.tools etcd kube-apiserver kubectl helm helm3 kustomize
-	$(BIN)/pytest -m 'not node'
+	$(BIN)/pytest -m 'not node and not long'
+
+test-long: setup ## the rest of them, in ten minutes or so: repairs of certificates, the plugin's life, a thousand nodes, upgrades
+	$(BIN)/python -m tests.cluster.tools etcd kube-apiserver kubectl helm helm3 kustomize
+	$(BIN)/pytest -m 'long and not node'
 
 # No cache: a file of root's in the checkout would break the user's next `make test`.
 e2e: setup ## as root: a complete one-node cluster, the real image, real pods; cleans up after itself
 	$(BIN)/python -m tests.cluster.setup
 	$(BIN)/pytest -m 'node and not long' -p no:cacheprovider tests/cluster
 
-e2e-long: setup ## as root: what waits for minutes on that cluster: the plugin's life, cards that fall ill, who holds what, neighbours
+e2e-long: setup ## as root: all that takes minutes on that cluster, an hour or so: renewals, kills, the plugin's life, who holds what, symptoms
 	$(BIN)/python -m tests.cluster.setup
 	$(BIN)/pytest -m 'node and long' -p no:cacheprovider tests/cluster
 

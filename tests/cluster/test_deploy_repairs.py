@@ -33,7 +33,7 @@ from tests.cluster.webhooks import SHIPPED
 from tests.documents import ROOT
 from vgpu import names
 
-pytestmark = pytest.mark.apiserver
+pytestmark = [pytest.mark.apiserver, pytest.mark.long]
 
 CONFIG = Config()
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)

@@ -19,7 +19,7 @@ from tests.cluster.webhooks import SHIPPED
 from tests.contract.test_deploy import identity
 from vgpu import names
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]  # the first run builds Helm
+pytestmark = [pytest.mark.apiserver, pytest.mark.long, pytest.mark.timeout(900)]  # the first run builds Helm
 
 KINDS = (
     "resourcequotas,configmaps,networkpolicies,serviceaccounts,roles,rolebindings,services,"

@@ -28,7 +28,7 @@ from tests.cluster.tools.say import say
 from tests.cluster.webhooks import SHIPPED
 from vgpu import names
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.apiserver, pytest.mark.long, pytest.mark.timeout(300)]
 
 NODES, PODS, SHARING = 1000, 3000, 300
 ASKS = 20

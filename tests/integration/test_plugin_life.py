@@ -25,6 +25,8 @@ from tests.cluster.tools.say import say
 from tests.integration.plugin_rig import DEADLINE, LOOPBACK, Kubelet, eventually, in_loop, pod
 from vgpu import names
 
+pytestmark = pytest.mark.long
+
 CARDS, SLOTS = 2, 200
 EVENTS = soak.either(100, 1000)
 """In a row, after which the plugin must hold no more than before."""
