@@ -19,17 +19,18 @@ from webhook import serving, templates
 from webhook.asks import Grant
 from webhook.config import Config
 from webhook.findings import Denied
-from webhook.pod import Json, with_bodies
+from webhook.pod import Json, named, with_bodies
 from webhook.resources import granted
 from webhook.translate import Decision, translate
 
 Way: TypeAlias = tuple[Any, ...]
 _HOLDERS = {"annotations", "limits", "requests"}
-_ENTRIES = (names.ENV_FRACTION, names.ENV_VISIBLE_DEVICES, serving.OURS)
-_ADDED = {"annotations", names.CPU}
-"""What the webhook adds to a pod, or what holds it, beside entries of lists."""
+_ADDED = {"annotations", names.CPU, names.ENV_FRACTION, serving.OURS}
+"""What the webhook adds to a pod, or what holds it; of a list's entry its name or text."""
 _PLACED = {"runtimeClassName", "tolerations"}
 """What it adds to get the pod to a card, which one with a whole card needs as much."""
+_HIDDEN = {names.ENV_VISIBLE_DEVICES}
+"""What it adds to hide cards. If it was a person's, a container without it may see them all."""
 _NAMES = re.compile(rf"{re.escape(names.PREFIX)}[\w.-]+|{names.ENV_OURS}\w+")
 
 
@@ -104,7 +105,7 @@ def _body(decision: Decision, form: str) -> Json:
 
 def _bare(pod: Json, form: str, config: Config) -> Json:
     """Return a pod without what the webhook adds: all that comes back once it is taken away."""
-    added = _ADDED if form == "whole" else _ADDED | _PLACED
+    added = _ADDED | {"ask": _PLACED | _HIDDEN, "none": _PLACED, "whole": set()}[form]
     made, ways = pod, [way for way, value in _ways(pod) if _may_be(added, way, value)]
     recorded = any(way[-1] == names.ANNOTATION_SHARE for way in ways)
     # The request that goes with a limit comes before it.
@@ -117,7 +118,7 @@ def _bare(pod: Json, form: str, config: Config) -> Json:
 
 def _may_be(added: set[str], way: Way, value: Any) -> bool:
     if way[-2:-1] in (("env",), ("args",)):
-        return (value.get("name") if isinstance(value, dict) else value) in _ENTRIES
+        return (named(value) or str(value)) in added
     return bool(added & {*way[-2:]})
 
 

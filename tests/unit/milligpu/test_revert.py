@@ -209,6 +209,17 @@ def test_what_a_whole_card_needs_as_much_stays() -> None:
     assert "runtimeClassName" not in spec
 
 
+def test_what_hides_cards_stays_where_there_is_no_webhook() -> None:
+    """Whosever it is: without it an image may ask for all cards."""
+    hidden = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+    mine = pod(container("m", limits={"gpu": "300m"}), container("s", env=hidden))
+    for form in ("whole", "none"):
+        assert containers(of(made(mine), form))[1]["env"] == hidden
+    bare = pod(container("m", limits={"gpu": "300m"}), container("s"))
+    assert of(made(bare)) == bare
+    assert of(made(mine)) == bare, "the webhook brings it back"
+
+
 def test_a_large_pod_is_turned_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is completed for what may be ours, not for each of its variables and arguments."""
     asked = []
