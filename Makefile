@@ -13,7 +13,7 @@ IMAGE  ?= milligpu:dev
 EXAMPLE ?=
 ARCHIVE ?=
 
-.PHONY: help setup demo check test test-long e2e e2e-long e2e-certs e2e-helm e2e-kill e2e-upgrade cluster cluster-down bench placement soak burst image sbom manifests proto site site-serve lock clean
+.PHONY: help setup demo check test test-long e2e e2e-long e2e-certs e2e-helm e2e-kill e2e-upgrade cluster cluster-down fuzz bench placement soak burst image sbom manifests proto site site-serve lock clean
 
 help: ## show this
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16

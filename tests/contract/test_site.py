@@ -1,6 +1,7 @@
 """The site is made of the pages, its links lead somewhere, and it asks no other host."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,9 @@ import pytest
 from tests.documents import ROOT
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
+PLACES = re.findall(
+    r"- (?:\w+: )?(\S+\.md)$", (ROOT / "website/mkdocs.yml").read_text(), re.MULTILINE
+)
 # The first run makes the site's own environment.
 pytestmark = pytest.mark.timeout(300)
 
@@ -37,6 +41,10 @@ def site() -> Path:
     done = make(ROOT)
     assert done.returncode == 0, done.stdout
     return ROOT / "build/site"
+
+
+def test_every_page_has_one_place_in_the_menu() -> None:
+    assert sorted(PLACES) == [str(page.relative_to(ROOT / "docs")) for page in PAGES]
 
 
 @dataclass
