@@ -13,7 +13,9 @@ from webhook.worker import draining
 
 def ready() -> tuple[bool, str]:
     """Return whether reviews should come here, and a sentence about it."""
-    return (False, "ending") if draining.is_set() else certificate.state(datetime.now(UTC))
+    if draining.is_set():
+        return False, "not ready: ending"
+    return certificate.state(datetime.now(UTC))
 
 
 metrics = Metrics(lambda: certificate.end.timestamp())

@@ -93,10 +93,12 @@ def test_the_page_finds_them_and_turns_them_back(
     for kind in ("Deployment", "StatefulSet", "DaemonSet", "CronJob", "Pod", "Job"):
         assert resources(apiserver, kind, translated)["limits"] == {names.NVIDIA_GPU: "1"}
     bare = apiserver.api.read(sharing("Pod"), translated)
-    assert all("env" not in each for each in bare["spec"]["containers"])
+    main, other = bare["spec"]["containers"]
+    assert "env" not in main
+    assert other["env"] == [{"name": names.ENV_VISIBLE_DEVICES, "value": names.VOID}]
     [key] = bare["metadata"]["annotations"]
     assert key == names.ANNOTATION_LAST_APPLIED
-    assert all(each["key"] != names.NVIDIA_GPU for each in bare["spec"]["tolerations"])
+    assert names.NVIDIA_GPU in {each["key"] for each in bare["spec"]["tolerations"]}
 
 
 def test_before_milligpu_goes_a_manifest_takes_its_count_along(

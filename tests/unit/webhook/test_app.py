@@ -205,7 +205,7 @@ def test_a_bug_with_an_odd_review_is_a_500_too(document: Any) -> None:
 
 
 def test_readiness_is_asked_each_time(metrics: Metrics) -> None:
-    answers = iter([(True, "ok"), (False, "ending")])
+    answers = iter([(True, "ok"), (False, "not ready: ending")])
     client = create_app(Config(), metrics, ready=lambda: next(answers)).test_client()
     assert client.get("/readyz").text == "ok\n"
     refused(client.get("/readyz"), 503)
