@@ -465,7 +465,7 @@ def test_readiness_ends_before_service_does(tmp_path: Path) -> None:
         kept.request("GET", "/readyz")
         assert kept.getresponse().read().startswith(b"ok: the served certificate ")
         webhook.program.process.send_signal(signal.SIGTERM)
-        webhook.program.wait_until(lambda: webhook.get("/readyz") == (503, "ending\n"))
+        webhook.program.wait_until(lambda: webhook.get("/readyz") == (503, "not ready: ending\n"))
         assert webhook.get("/livez") == (200, "ok\n")
         assert allowed(webhook)  # on a new connection
         kept.request("POST", "/mutate", json.dumps(review(pod())), JSON)
