@@ -72,7 +72,7 @@ class Cluster:
             return None
         data = found.data or {}
         pair = KeyPair(b64decode(data.get(TLS_CERTIFICATE, "")), b64decode(data.get(TLS_KEY, "")))
-        return Stored(pair, _version(found.metadata))
+        return Stored(pair, _version(found.metadata), _changed(found.metadata))
 
     def _bundles(self) -> Bundles | None:
         read = self._admission.read_mutating_webhook_configuration

@@ -19,6 +19,8 @@ class Stored:
 
     pair: KeyPair
     version: str
+    changed: datetime
+    """When it was last changed, by the API server's clock."""
 
 
 @dataclass(frozen=True, slots=True)

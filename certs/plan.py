@@ -73,7 +73,7 @@ def plan(held: Held, now: datetime, config: Config) -> Decision:
         reason = f"our CA is missing, or something unusable is there: {', '.join(wrong)}"
         return SetBundles(reason, wrong, held.bundles)
     fault = _fault(serving, config.leaf_life, now, partial(_trust_fault, ca, now))
-    if fault and held.bundles and _is_news(ca, held.bundles, now, config):
+    if fault and held.bundles and _is_news(held.ca, held.bundles, now, config):
         return Wait("the API servers are given some seconds to trust a new CA")
     if fault or serving is None:
         return IssueLeaf(f"the serving certificate {fault}", ca, serving)
@@ -142,15 +142,16 @@ def _trust_fault(ca: KeyPair, now: datetime, pair: KeyPair) -> str:
     return ""
 
 
-def _is_news(ca: KeyPair, bundles: Bundles, now: datetime, config: Config) -> bool:
+def _is_news(ca: Stored, bundles: Bundles, now: datetime, config: Config) -> bool:
     """Whether an API server may not have this CA yet, and trust only what an older one signed.
 
-    Where its clock is further off than that nobody waits, lest it be for hours; nor where the CA
-    is no longer new, lest somebody who keeps resetting the bundles stops us for good.
+    Where its clock is further off than that nobody waits, lest it be for hours; nor long after the
+    CA came, lest somebody who keeps resetting the bundles stops us for good.
     """
-    age = now - issue.BACKDATE - x509.load_pem_x509_certificate(ca.certificate).not_valid_before_utc
-    is_new = abs(now - bundles.changed) < TRUST_DELAY and age < 2 * config.interval + TRUST_DELAY
-    return is_new and any(each.count(b"BEGIN") > 1 for each in bundles.entries.values())
+    is_fresh = abs(now - bundles.changed) < TRUST_DELAY
+    is_new = bundles.changed - ca.changed < 2 * config.interval + TRUST_DELAY
+    several = any(each.count(b"BEGIN") > 1 for each in bundles.entries.values())
+    return is_fresh and is_new and several
 
 
 def _wrong_bundles(entries: Mapping[str, bytes], ca: KeyPair, now: datetime) -> dict[str, bytes]:

@@ -95,7 +95,7 @@ class Memory(Cluster):
         if self.secrets.get(secret) != replaces:
             raise Conflict
         self.writes += 1
-        self.secrets[secret] = Stored(pair, str(self.writes))
+        self.secrets[secret] = Stored(pair, str(self.writes), self.now)
 
     def set_bundles(self, entries: Mapping[str, bytes], replaces: Bundles) -> None:
         if self.bundles != replaces:

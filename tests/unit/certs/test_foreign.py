@@ -55,7 +55,7 @@ def holding(secret: str, pair: KeyPair) -> Memory:
     """Return a cluster in which all was good, until somebody wrote that Secret."""
     cluster = empty()
     assert turn(cluster)[-1] is Keep
-    cluster.secrets[secret], cluster.now = Stored(pair, "theirs"), NOW + DAY
+    cluster.secrets[secret], cluster.now = Stored(pair, "theirs", NOW + DAY), NOW + DAY
     return cluster
 
 
@@ -85,7 +85,9 @@ REPLACED = {
 @pytest.mark.parametrize("kind", USED)
 def test_a_ca_of_your_own_is_used(kind: str) -> None:
     cluster = holding(names.SECRET_CA, USED[kind])
-    assert turn(cluster) == [SetBundles, IssueLeaf, Keep]
+    assert turn(cluster) == [SetBundles, Wait]
+    cluster.now += TRUST_DELAY
+    assert turn(cluster) == [IssueLeaf, Keep]
     assert turn(cluster) == [Keep]
     assert cluster.secrets[names.SECRET_CA].pair == USED[kind]
 
@@ -126,7 +128,7 @@ PAIRS = {
 def test_what_is_kept_can_be_served(kind: str, tmp_path: Path) -> None:
     cluster = holding(names.SECRET_CA, CA)
     cluster.bundles = Bundles({"pods": CA.certificate}, "theirs", NOW)
-    cluster.secrets[names.SECRET_SERVING] = Stored(PAIRS[kind], "theirs")
+    cluster.secrets[names.SECRET_SERVING] = Stored(PAIRS[kind], "theirs", NOW)
     assert turn(cluster) in ([Keep], [IssueLeaf, Keep])
     assert turn(cluster) == [Keep]
     kept = cluster.secrets[names.SECRET_SERVING].pair

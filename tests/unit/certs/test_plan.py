@@ -1,4 +1,4 @@
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -15,8 +15,8 @@ LEAF = served(CA)
 RUBBISH = KeyPair(b"rubbish", b"rubbish")
 
 
-def stored(pair: KeyPair | None) -> Stored | None:
-    return Stored(pair, "1") if pair else None
+def stored(pair: KeyPair | None, changed: datetime = NOW) -> Stored | None:
+    return Stored(pair, "1", changed) if pair else None
 
 
 def held(
@@ -158,11 +158,10 @@ def test_a_leaf_waits_until_the_api_servers_have_the_new_ca(
 
 @pytest.mark.parametrize(("age", "wanted"), [(0, Wait), (34, Wait), (35, IssueLeaf)])
 def test_who_keeps_resetting_the_bundles_does_not_stop_it(age: int, wanted: type[Decision]) -> None:
-    """Each of our repairs changes them, but it is only soon after its making that a CA is news."""
-    made = NOW - timedelta(seconds=age)
-    ca = authority(now=made)
-    bundles = Bundles({"pods": OLD_CA + ca.certificate}, "1", NOW)
-    assert isinstance(plan(Held(stored(ca), None, bundles), NOW, CONFIG), wanted)
+    """Each of our repairs changes them, but it is only soon after it came that a CA is news."""
+    came = NOW - timedelta(seconds=age)
+    bundles = Bundles({"pods": OLD_CA + CA.certificate}, "1", NOW)
+    assert isinstance(plan(Held(stored(CA, came), None, bundles), NOW, CONFIG), wanted)
 
 
 @given(st.timedeltas(timedelta(0), CONFIG.leaf_life))
