@@ -4,10 +4,8 @@ Not among the tests that `make e2e` finds: it needs a cluster without milligpu.
 """
 
 import json
-import os
 import re
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,10 +14,10 @@ from tests.cluster import images, shapes
 from tests.cluster.api import ApiError, Json
 from tests.cluster.conftest import _visible
 from tests.cluster.eventually import eventually
+from tests.cluster.helm import Helm
 from tests.cluster.node import NAME, Node, cluster
 from tests.cluster.product import CARDS, deploy, served, slots
 from tests.cluster.spaces import Space, asking, space
-from tests.cluster.tools import ensure
 from tests.cluster.tools.say import say
 from tests.cluster.typed import UNINSTALL, told, typed
 from vgpu import names
@@ -37,7 +35,6 @@ SETTINGS = {
 PRODUCT = "app.kubernetes.io%2Fname%3Dmilligpu"
 LABEL = ("-l", "app.kubernetes.io/name=milligpu", "-o", "name")
 CLUSTER_WIDE = "namespaces,mutatingwebhookconfigurations,clusterroles,clusterrolebindings"
-Helm = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -49,19 +46,8 @@ def bare(request: pytest.FixtureRequest) -> Iterator[Node]:
 
 @pytest.fixture(params=["helm", "helm3"])
 def helm(request: pytest.FixtureRequest, bare: Node) -> Helm:
-    """Runs Helm as an administrator, and fails if it does."""
-    program = str(ensure([request.param])[request.param])
-    environ = {"PATH": os.environ["PATH"], "HOME": str(bare.plane.folder)}
-
-    def run(*arguments: str, **settings: str) -> str:
-        command = [program, *arguments, "--kubeconfig", str(bare.plane.kubeconfig)]
-        for name, value in settings.items():
-            command += ["--set", f"{name}={value}"]
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return run
+    """Helm before that cluster."""
+    return Helm(bare.plane, request.param)
 
 
 def share(name: str) -> Json:

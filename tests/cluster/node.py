@@ -29,7 +29,6 @@ from tests.cluster.tools.say import say
 
 NAME = "node1"
 URL = f"https://{ADDRESS}:6443"
-SERVICES = "10.96.0.0/16"
 NAMES = (ADDRESS, "10.96.0.1", "127.0.0.1", "kubernetes.default.svc", "kubernetes")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SYNC = 60

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from tests.cluster.api import Api, ApiError, Json
 from tests.cluster.controlplane import connect
 from tests.cluster.node import URL, Node
-from tests.cluster.webhooks import KIND
+from tests.cluster.webhooks import CONFIGURATION
 from vgpu import names
 
 PERIOD = 0.5
@@ -38,11 +38,6 @@ ROOT = Path(__file__).parents[2]
 SERVICE, PORT, POD_PORT = "service", 443, 8443
 CALLED = f"{names.SERVICE}.{names.NAMESPACE}.svc"
 """The name for which the API server wants the certificate."""
-CONFIGURATION = {
-    "apiVersion": "admissionregistration.k8s.io/v1",
-    "kind": KIND,
-    "metadata": {"name": names.WEBHOOK_CONFIGURATION},
-}
 PODS = "pods?labelSelector=app.kubernetes.io/component%3Dwebhook"
 _numbers = itertools.count(1)
 

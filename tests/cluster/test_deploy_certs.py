@@ -3,27 +3,22 @@
 import base64
 import ssl
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import pytest
 
-from milligpu import processes
 from milligpu.processes import Program
 from tests.cluster.api import Json
-from tests.cluster.controlplane import TOKEN, ControlPlane, control_plane
-from tests.cluster.webhooks import SHIPPED
+from tests.cluster.controlplane import ControlPlane, control_plane
+from tests.cluster.keeper import keeper
+from tests.cluster.webhooks import CONFIGURATION, SHIPPED
 from vgpu import names
 
 pytestmark = pytest.mark.apiserver
 
 SECRETS = (names.SECRET_CA, names.SECRET_SERVING)
 WHOLE_TURN = ["MakeCa", "SetBundles", "IssueLeaf", "Keep"]
-CONFIGURATION = {
-    "apiVersion": "admissionregistration.k8s.io/v1",
-    "kind": "MutatingWebhookConfiguration",
-    "metadata": {"name": names.WEBHOOK_CONFIGURATION},
-}
 
 
 @pytest.fixture(scope="module")
@@ -35,23 +30,18 @@ def shared() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-def plane(shared: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> ControlPlane:
-    """A cluster to which the manifest was just applied, and where we are the pod of certs."""
+def plane(shared: ControlPlane) -> ControlPlane:
+    """A cluster to which the manifest was just applied."""
     shared.kubectl("delete", "secret", "--all", "-n", names.NAMESPACE)
     shared.kubectl("delete", "mutatingwebhookconfiguration", "--all")
     shared.kubectl("apply", "-f", str(SHIPPED))
-    token = shared.kubectl("create", "token", "certs", "-n", names.NAMESPACE).stdout
-    path = shared.folder / "certs.kubeconfig"
-    path.write_text(shared.kubeconfig.read_text().replace(TOKEN, token))
-    monkeypatch.setenv("KUBECONFIG", str(path))
     return shared
 
 
-@contextmanager
-def certs(folder: Path, name: str = "certs", interval: str = "1s") -> Iterator[Program]:
-    settings: dict[str, object] = {"interval": interval}
-    with processes.running("-m", "certs", output=folder / name, settings=settings) as program:
-        yield program
+def certs(
+    plane: ControlPlane, folder: Path, name: str = "certs"
+) -> AbstractContextManager[Program]:
+    return keeper(plane, folder / name, interval="1s")
 
 
 def decisions(program: Program) -> list[str]:
@@ -96,7 +86,7 @@ def test_three_at_once_agree_and_a_second_run_changes_nothing(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
-        three = [stack.enter_context(certs(tmp_path, f"certs-{i}")) for i in range(3)]
+        three = [stack.enter_context(certs(plane, tmp_path, f"certs-{i}")) for i in range(3)]
         for program in three:
             program.wait_until(lambda each=program: "Keep" in decisions(each))  # type: ignore[misc]
         ends = {
@@ -108,7 +98,7 @@ def test_three_at_once_agree_and_a_second_run_changes_nothing(
     shake_hands(serving, bundle(plane), tmp_path)
 
     before = [version(each) for each in (*made, plane.api.read(CONFIGURATION))]
-    with certs(tmp_path) as program:
+    with certs(plane, tmp_path) as program:
         program.wait_until(lambda: "Keep" in decisions(program))
         assert program.stop() == 0
         assert decisions(program) == ["Keep"]
@@ -117,7 +107,7 @@ def test_three_at_once_agree_and_a_second_run_changes_nothing(
 
 
 def test_applying_the_manifest_again_keeps_the_bundle(plane: ControlPlane, tmp_path: Path) -> None:
-    with certs(tmp_path) as program:
+    with certs(plane, tmp_path) as program:
         program.wait_until(lambda: "Keep" in decisions(program))
     before = bundle(plane)
     assert before.count("BEGIN CERTIFICATE") == 1
@@ -127,7 +117,7 @@ def test_applying_the_manifest_again_keeps_the_bundle(plane: ControlPlane, tmp_p
 
 
 def test_what_others_undo_is_mended(plane: ControlPlane, tmp_path: Path) -> None:
-    with certs(tmp_path) as program:
+    with certs(plane, tmp_path) as program:
         program.wait_until(lambda: "Keep" in decisions(program))
         first, made = bundle(plane), secret(plane, names.SECRET_SERVING)["data"]
 
@@ -155,7 +145,7 @@ def test_without_its_rights_it_says_so_and_goes_on_when_it_has_them(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
     plane.kubectl("delete", "rolebinding", "certs", "-n", names.NAMESPACE)
-    with certs(tmp_path) as program:
+    with certs(plane, tmp_path) as program:
         program.wait_until(lambda: decisions(program) == ["Wait"])
         (line,) = program.lines()
         assert 'secrets "milligpu-ca" is forbidden' in line["reason"]

@@ -1,10 +1,8 @@
 """The chart on a real API server, by Helm 3 and 4: installed, changed, taken back, taken away."""
 
 import json
-import os
 import re
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,9 +10,9 @@ from tests import chart
 from tests.chart import CHART
 from tests.cluster.api import ApiError, Json
 from tests.cluster.controlplane import ControlPlane, control_plane
+from tests.cluster.helm import Helm
 from tests.cluster.shapes import limited, pod
-from tests.cluster.tools import ensure
-from tests.cluster.webhooks import SHIPPED
+from tests.cluster.webhooks import CONFIGURATION, SHIPPED
 from tests.contract.test_chart import FOREIGN, VARIANTS, changed, pods
 from tests.contract.test_deploy import identity
 from tests.documents import ROOT
@@ -22,15 +20,9 @@ from vgpu import names
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]  # the first run builds Helm
 
-CONFIGURATION = {
-    "apiVersion": "admissionregistration.k8s.io/v1",
-    "kind": "MutatingWebhookConfiguration",
-    "metadata": {"name": names.WEBHOOK_CONFIGURATION},
-}
 CLUSTER_WIDE = "mutatingwebhookconfigurations,clusterroles,clusterrolebindings"
 PAGE = ROOT / "docs/how-to/helm.md"
 LABEL = ("-l", "app.kubernetes.io/name=milligpu")
-Helm = Callable[..., str]
 
 
 @pytest.fixture
@@ -50,17 +42,8 @@ def installed() -> Iterator[ControlPlane]:
 
 @pytest.fixture(params=["helm", "helm3"])
 def helm(request: pytest.FixtureRequest, plane: ControlPlane) -> Helm:
-    """Runs Helm as an administrator, and fails if it does."""
-    program = str(ensure([request.param])[request.param])
-    environ = {"PATH": os.environ["PATH"], "HOME": str(plane.folder)}
-
-    def run(*arguments: str) -> str:
-        command = [program, *arguments, "--kubeconfig", str(plane.kubeconfig)]
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return run
+    """Helm before that API server."""
+    return Helm(plane, request.param)
 
 
 def workloads(plane: ControlPlane) -> dict[str, Json]:

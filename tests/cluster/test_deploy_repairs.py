@@ -17,17 +17,19 @@ from pathlib import Path
 import kubernetes
 import pytest
 
-from certs import issue, keeper
+import certs.keeper
+from certs import issue
 from certs.cluster import Cluster
 from certs.config import TRUST_DELAY, Config
 from certs.model import KeyPair
 from certs.plan import SERVED_AS, Keep, Wait, plan
-from milligpu import processes
 from milligpu.processes import Program
 from tests.cluster.api import ApiError, Json
-from tests.cluster.controlplane import TOKEN, ControlPlane, control_plane
+from tests.cluster.controlplane import ControlPlane, control_plane
 from tests.cluster.eventually import eventually
+from tests.cluster.keeper import keeper, kubeconfig
 from tests.cluster.processes import WITH_US
+from tests.cluster.tools.say import say
 from tests.cluster.trust import Service, service
 from tests.cluster.webhooks import SHIPPED
 from tests.documents import ROOT
@@ -62,13 +64,6 @@ def cluster(serving: Service) -> Cluster:
     return Cluster()
 
 
-def kubeconfig(plane: ControlPlane) -> Path:
-    token = plane.kubectl("create", "token", "certs", "-n", names.NAMESPACE).stdout
-    path = plane.folder / "certs.kubeconfig"
-    path.write_text(plane.kubeconfig.read_text().replace(TOKEN, token))
-    return path
-
-
 @pytest.fixture
 def fresh(serving: Service) -> Service:
     """The same, as it is before certs was there."""
@@ -77,18 +72,9 @@ def fresh(serving: Service) -> Service:
     return serving
 
 
-@contextmanager
-def certs(serving: Service, log: Path, **settings: object) -> Iterator[Program]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KUBECONFIG", str(kubeconfig(serving.plane)))
-        running = processes.running("-m", "certs", output=log, settings=settings)
-        with running as program:
-            yield program
-
-
 def settle(cluster: Cluster, shift: timedelta = timedelta(0)) -> list[str]:
     """Do one turn of certs, by a clock that is off; return the kinds of its decisions."""
-    turn = keeper.settle(cluster, CONFIG, lambda: datetime.now(UTC) + shift)
+    turn = certs.keeper.settle(cluster, CONFIG, lambda: datetime.now(UTC) + shift)
     return [type(each).__name__ for each in turn]
 
 
@@ -106,11 +92,6 @@ def says(serving: Service, what: str, seconds: float = 10) -> None:
         return True
 
     eventually(look, f"the API server to say {what!r}", seconds)
-
-
-def report(line: str) -> None:
-    """Print a figure; `pytest -s` shows it."""
-    print(line)  # noqa: T201
 
 
 def text(content: bytes) -> str:
@@ -296,7 +277,8 @@ class Awake:
 @pytest.fixture(scope="module")
 def awake(serving: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Awake]:
     """One certs for all of the faults, which looks every second, but only in the block."""
-    with certs(serving, tmp_path_factory.mktemp("certs") / "log", interval="1s") as program:
+    log = tmp_path_factory.mktemp("certs") / "log"
+    with keeper(serving.plane, log, interval="1s") as program:
         program.wait_until(lambda: bool(program.lines()))
         program.process.send_signal(signal.SIGSTOP)
         yield Awake(program)
@@ -376,7 +358,7 @@ def test_what_others_do_is_mended(
 
     with awake:
         eventually(mended, "all to be as it ought to be", 15)
-    report(f"{case}: {time.monotonic() - begin:.1f} s")
+    say(f"{case}: {time.monotonic() - begin:.1f} s")
 
 
 @pytest.mark.parametrize("curve", ["P-256", "P-384", "P-521"])
@@ -408,14 +390,14 @@ def test_what_is_not_base64_does_not_get_in(serving: Service) -> None:
 def test_with_the_settings_that_are_shipped_it_takes_less_than_a_minute(
     fresh: Service, tmp_path: Path
 ) -> None:
-    with certs(fresh, tmp_path / "log"):
+    with keeper(fresh.plane, tmp_path / "log"):
         works(fresh, 30)
         for case in ("caBundle: emptied", "milligpu-tls: for other names"):
             FAULTS[case](fresh)
             says(fresh, HARM[case])
             begin = time.monotonic()
             works(fresh, 30)
-            report(f"{case}: {time.monotonic() - begin:.1f} s")
+            say(f"{case}: {time.monotonic() - begin:.1f} s")
 
 
 def test_a_secret_that_may_not_be_changed_is_complained_about(
@@ -424,7 +406,7 @@ def test_a_secret_that_may_not_be_changed_is_complained_about(
     assert settle(cluster)[-1] == "Keep"
     change = {"immutable": True, "data": {"tls.crt": ""}}
     fresh.plane.api.request("PATCH", f"{PATH}/{names.SECRET_SERVING}", change, MERGE)
-    last = list(keeper.settle(cluster, CONFIG))[-1]
+    last = list(certs.keeper.settle(cluster, CONFIG))[-1]
     assert isinstance(last, Wait)
     assert (
         f'Secret "{names.SECRET_SERVING}" is invalid: data: Forbidden: field is imm' in last.reason
@@ -456,7 +438,7 @@ def test_certs_was_down_for_as_long_as(fresh: Service, cluster: Cluster, case: s
         assert settle(cluster) == ["IssueLeaf", "Keep"]
     works(fresh)
     assert settle(cluster) == ["Keep"]
-    report(f"{case}: {time.monotonic() - begin:.1f} s")
+    say(f"{case}: {time.monotonic() - begin:.1f} s")
 
 
 @pytest.mark.parametrize("minutes", [-300, -50, -5, 5, 50])
@@ -523,7 +505,8 @@ def test_of_three_one_wins_and_none_writes_twice(fresh: Service, tmp_path: Path)
     }
     with ExitStack() as stack:
         for number in range(3):
-            stack.enter_context(certs(fresh, tmp_path / f"certs-{number}", interval="1s"))
+            log = tmp_path / f"certs-{number}"
+            stack.enter_context(keeper(fresh.plane, log, interval="1s"))
         works(fresh, 30)
         written = stack.enter_context(watching(fresh.plane, tmp_path))
         ask_whether_it_watches(fresh, written)
@@ -534,7 +517,7 @@ def test_of_three_one_wins_and_none_writes_twice(fresh: Service, tmp_path: Path)
             time.sleep(2.5)  # each of them has looked twice
             assert len(written()) == before + writes, (case, written()[before:])
             works(fresh)
-        report(f"{len(written())} writes")
+        say(f"{len(written())} writes")
 
 
 def ask_whether_it_watches(serving: Service, written: Callable[[], list[str]]) -> None:

@@ -19,7 +19,8 @@ from tests.cluster.webhooks import SHIPPED
 from tests.contract.test_deploy import identity
 from vgpu import names
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.long, pytest.mark.timeout(900)]  # the first run builds Helm
+# The first run builds Helm.
+pytestmark = [pytest.mark.apiserver, pytest.mark.long, pytest.mark.timeout(900)]
 
 KINDS = (
     "resourcequotas,configmaps,networkpolicies,serviceaccounts,roles,rolebindings,services,"

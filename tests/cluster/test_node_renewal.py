@@ -22,7 +22,6 @@ from tests.cluster.node import Node
 from tests.cluster.product import manifest, rolled_out, served
 from tests.cluster.served import (
     CALLED,
-    CONFIGURATION,
     PERIOD,
     POD_PORT,
     PODS,
@@ -35,6 +34,7 @@ from tests.cluster.served import (
     watched,
 )
 from tests.cluster.tools.say import say
+from tests.cluster.webhooks import CONFIGURATION
 from vgpu import names
 
 pytestmark = [pytest.mark.node, pytest.mark.long, pytest.mark.timeout(900)]

@@ -22,6 +22,7 @@ from plugin.v1beta1 import deviceplugin_pb2_grpc as rpc
 from tests.cluster import shapes
 from tests.cluster.api import ApiError, Json
 from tests.cluster.eventually import eventually
+from tests.cluster.holders import PLUGINS
 from tests.cluster.node import NAME, Node
 from tests.cluster.product import SETTINGS, configured, served, slots
 from tests.cluster.shapes import holding
@@ -41,7 +42,6 @@ DAEMON_SET: Json = {
     "kind": "DaemonSet",
     "metadata": {"name": "plugin", "namespace": names.NODE_NAMESPACE},
 }
-PODS = f"/api/v1/namespaces/{names.NODE_NAMESPACE}/pods"
 CARDS = ("SIM-first", "SIM-second")
 FOLDER = "/var/lib/kubelet/device-plugins"
 
@@ -63,7 +63,7 @@ def _mended(node: Node) -> Iterator[None]:
 
 def plugin(node: Node) -> Json:
     """Return the plugin's pod; there is one at most that is not being deleted."""
-    items = node.plane.api.get(PODS)["items"]
+    items = node.plane.api.get(PLUGINS)["items"]
     alive: list[Json] = [each for each in items if "deletionTimestamp" not in each["metadata"]]
     assert len(alive) == 1, f"{len(alive)} pods of the plugin"
     return alive[0]
@@ -84,7 +84,7 @@ def page(node: Node, path: str) -> str:
     """Return a page of the plugin; also one that says by its status that not all is well."""
     name = plugin(node)["metadata"]["name"]
     try:
-        return node.plane.api.raw("GET", f"{PODS}/{name}:9410/proxy/{path}")
+        return node.plane.api.raw("GET", f"{PLUGINS}/{name}:9410/proxy/{path}")
     except ApiError as error:
         return str(error)
 

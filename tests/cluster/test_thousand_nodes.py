@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPSConnection
@@ -21,7 +21,8 @@ from milligpu.processes import Program, Webhook
 from tests.cluster import webhooks
 from tests.cluster.api import Json, collection
 from tests.cluster.audit import CERTS, Audit, turns
-from tests.cluster.controlplane import TOKEN, ControlPlane, control_plane
+from tests.cluster.controlplane import ControlPlane, control_plane
+from tests.cluster.keeper import keeper
 from tests.cluster.load import plain, sharing
 from tests.cluster.processes import children
 from tests.cluster.tools.say import say
@@ -59,24 +60,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         plane.kubectl("delete", webhooks.KIND, names.WEBHOOK_CONFIGURATION)
         webhook = stack.enter_context(processes.webhook(folder))
         stack.enter_context(webhooks.installed(plane, webhook.url, webhook.ca))
-        certs = stack.enter_context(keeper(plane, folder))
+        certs = stack.enter_context(keeper(plane, folder / "certs.log", interval="1s"))
+        certs.wait_until(lambda: "Keep" in [line.get("decision") for line in certs.lines()])
         yield Cluster(plane, audit, webhook, certs)
-
-
-@contextmanager
-def keeper(plane: ControlPlane, folder: Path) -> Iterator[Program]:
-    """Run the certificate keeper as who it is in its pod, looking each second."""
-    token = plane.kubectl("create", "token", "certs", "-n", names.NAMESPACE).stdout
-    kubeconfig = plane.folder / "certs.kubeconfig"
-    kubeconfig.write_text(plane.kubeconfig.read_text().replace(TOKEN, token))
-    settings: dict[str, object] = {"interval": "1s"}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KUBECONFIG", str(kubeconfig))
-        running = processes.running("-m", "certs", output=folder / "certs.log", settings=settings)
-        with running as program:
-            keeps = lambda: "Keep" in [line.get("decision") for line in program.lines()]  # noqa: E731
-            program.wait_until(keeps)
-            yield program
 
 
 @dataclass(frozen=True, slots=True)

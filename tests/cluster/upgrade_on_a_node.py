@@ -27,6 +27,7 @@ from tests.cluster.product import manifest, restart_plugin, rolled_out, served, 
 from tests.cluster.shapes import holding
 from tests.cluster.spaces import Space, asking, space
 from tests.cluster.tools.say import say
+from tests.cluster.webhooks import CONFIGURATION
 from vgpu import names
 from vgpu.slots import PER_CARD
 
@@ -41,11 +42,6 @@ WORKLOADS = {
 }
 SOCKET = "milligpu-*.sock"
 SECRETS = ("milligpu-ca", "milligpu-tls")
-CONFIGURATION = {
-    "apiVersion": "admissionregistration.k8s.io/v1",
-    "kind": "MutatingWebhookConfiguration",
-    "metadata": {"name": names.WEBHOOK_CONFIGURATION},
-}
 CLUSTER_WIDE = "namespaces,mutatingwebhookconfigurations,clusterroles,clusterrolebindings"
 LABEL = ("-l", "app.kubernetes.io/name=milligpu", "-o", "name")
 VALUES = {
@@ -57,10 +53,10 @@ VALUES = {
 
 
 @pytest.fixture(scope="module")
-def bare(request: pytest.FixtureRequest) -> Iterator[Node]:
+def bare(request: pytest.FixtureRequest, before: Path) -> Iterator[Node]:
     """A cluster that does not know milligpu yet, and has the images of both states."""
-    with _visible(request.config), cluster() as made, earlier.checkout() as files:
-        archive = str(earlier.archive(files))
+    with _visible(request.config), cluster() as made:
+        archive = str(earlier.archive(before))
         made.sandbox.run("ctr", "--namespace", "k8s.io", "images", "import", archive)
         made.stop_kubelet()
         made.start_kubelet(STATUS_SECONDS)

@@ -10,10 +10,16 @@ from ruamel.yaml import YAML
 
 from tests.cluster.api import ApiError, Json
 from tests.cluster.controlplane import ControlPlane
-from vgpu.names import ASK
+from vgpu.names import ASK, WEBHOOK_CONFIGURATION
 
 SHIPPED = Path(__file__).parents[2] / "deploy/webhook.yaml"
 KIND = "MutatingWebhookConfiguration"
+CONFIGURATION = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": KIND,
+    "metadata": {"name": WEBHOOK_CONFIGURATION},
+}
+"""As which the API server is asked for it."""
 
 
 def configuration(url: str, ca: bytes, manifest: Path = SHIPPED) -> Json:
