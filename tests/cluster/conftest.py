@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager, ExitStack
 
 import pytest
 
-from milligpu import processes
 from milligpu.processes import Webhook
 from tests.cluster import setup, spaces, webhooks
 from tests.cluster.controlplane import PROGRAMS, ControlPlane, control_plane
@@ -67,10 +66,7 @@ def namespace(apiserver: ControlPlane) -> str:
 @pytest.fixture(scope="module")
 def webhook(apiserver: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Webhook]:
     """The real webhook before the API server, by the configuration that is shipped."""
-    with (
-        processes.webhook(tmp_path_factory.mktemp("webhook")) as started,
-        webhooks.installed(apiserver, started.url, started.ca),
-    ):
+    with webhooks.before(apiserver, tmp_path_factory.mktemp("webhook")) as started:
         yield started
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from milligpu import processes
 from tests.cluster import shapes, webhooks
 from tests.cluster.api import Json
 from tests.cluster.controlplane import ControlPlane
@@ -26,10 +25,7 @@ def sharing(kind: str) -> Json:
 @pytest.fixture
 def translated(apiserver: ControlPlane, namespace: str, tmp_path: Path) -> str:
     """A namespace with a share in an object of each kind, applied; the webhook is gone again."""
-    with (
-        processes.webhook(tmp_path) as started,
-        webhooks.installed(apiserver, started.url, started.ca),
-    ):
+    with webhooks.before(apiserver, tmp_path):
         for kind in KINDS:
             apiserver.kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(sharing(kind)))
         plain = holding("Deployment", shapes.pod("plain", {"name": "main"}))
@@ -109,10 +105,7 @@ def test_before_milligpu_goes_a_manifest_takes_its_count_along(
     line = line.replace("model.yaml", f"{tmp_path}/model.yaml").replace(
         "whole.yaml", f"{tmp_path}/whole.yaml"
     )
-    with (
-        processes.webhook(tmp_path) as started,
-        webhooks.installed(apiserver, started.url, started.ca),
-    ):
+    with webhooks.before(apiserver, tmp_path):
         typed(apiserver, f"{line} --namespace {translated}")
     found = resources(apiserver, "Deployment", translated)
     assert found["limits"] == found["requests"] == {names.NVIDIA_GPU: "1"}
@@ -139,9 +132,6 @@ def test_the_asks_come_back_to_a_cluster_that_has_the_webhook(
     before = {kind: resources(apiserver, kind, translated) for kind in KINDS}
     line = PIPE.format(translated, CHANGEABLE, "ask", "replace")
     assert "must be a standard resource" in typed(apiserver, line, status=1).stderr
-    with (
-        processes.webhook(tmp_path) as started,
-        webhooks.installed(apiserver, started.url, started.ca),
-    ):
+    with webhooks.before(apiserver, tmp_path):
         typed(apiserver, line)
         assert {kind: resources(apiserver, kind, translated) for kind in KINDS} == before

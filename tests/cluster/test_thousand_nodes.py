@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from milligpu import processes
 from milligpu.processes import Program, Webhook
 from tests.cluster import webhooks
 from tests.cluster.api import Json, collection
@@ -58,8 +57,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         plane = stack.enter_context(control_plane(extra=audit.arguments()))
         plane.kubectl("apply", "-f", str(SHIPPED))
         plane.kubectl("delete", webhooks.KIND, names.WEBHOOK_CONFIGURATION)
-        webhook = stack.enter_context(processes.webhook(folder))
-        stack.enter_context(webhooks.installed(plane, webhook.url, webhook.ca))
+        webhook = stack.enter_context(webhooks.before(plane, folder))
         certs = stack.enter_context(keeper(plane, folder / "certs.log", interval="1s"))
         certs.wait_until(lambda: "Keep" in [line.get("decision") for line in certs.lines()])
         yield Cluster(plane, audit, webhook, certs)

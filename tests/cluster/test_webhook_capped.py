@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from milligpu import processes
 from milligpu.processes import Webhook
 from tests.cluster import policies, webhooks
 from tests.cluster.controlplane import ControlPlane
@@ -21,10 +20,8 @@ def webhook(apiserver: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
     """One webhook for all rows, for they all have the same setting."""
     (setting,) = {row[0] for row in ROWS}
     settings = {name.removeprefix(ENV_OURS).lower(): it for name, it in written(setting).items()}
-    with (
-        processes.webhook(tmp_path_factory.mktemp("webhook"), **settings) as started,
-        webhooks.installed(apiserver, started.url, started.ca),
-    ):
+    folder = tmp_path_factory.mktemp("webhook")
+    with webhooks.before(apiserver, folder, **settings) as started:
         yield started
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from milligpu import processes
 from milligpu.processes import Webhook
 from tests.cluster import custom, shapes, webhooks
 from tests.cluster.api import ApiError, Json
@@ -31,10 +30,8 @@ def told(apiserver: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> I
     """The real webhook with the setting, by the configuration that is rendered from it."""
     folder = tmp_path_factory.mktemp("told")
     custom.define(apiserver, *KINDS, UNTOLD)
-    with (
-        processes.webhook(folder, template_paths=custom.SETTING) as started,
-        webhooks.installed(apiserver, started.url, started.ca, custom.rendered(folder)),
-    ):
+    manifest = custom.rendered(folder)
+    with webhooks.before(apiserver, folder, manifest, template_paths=custom.SETTING) as started:
         yield started
 
 

@@ -20,10 +20,7 @@ pytestmark = pytest.mark.apiserver
 @pytest.fixture
 def mortal(apiserver: ControlPlane, tmp_path: Path) -> Iterator[Webhook]:
     """A webhook that a test may end; its configuration stays."""
-    with (
-        processes.webhook(tmp_path) as started,
-        webhooks.installed(apiserver, started.url, started.ca),
-    ):
+    with webhooks.before(apiserver, tmp_path) as started:
         yield started
 
 

@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from milligpu import processes
 from milligpu.processes import Webhook
 from tests.cluster import shapes, webhooks
 from tests.cluster.api import collection
@@ -109,13 +108,8 @@ def desk(
     place = urlsplit(apiserver.api.url)
     assert place.hostname
     link = http.client.HTTPSConnection(place.hostname, place.port, context=apiserver.api.tls)
-    with (
-        processes.webhook(
-            tmp_path_factory.mktemp(name), whole_cards=str(request.param).lower()
-        ) as started,
-        webhooks.installed(apiserver, started.url, started.ca),
-        closing(link),
-    ):
+    folder, served = tmp_path_factory.mktemp(name), str(request.param).lower()
+    with webhooks.before(apiserver, folder, whole_cards=served) as started, closing(link):
         yield Desk(apiserver, link, name, started)
 
 

@@ -5,9 +5,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML
 
+from milligpu import processes
+from milligpu.processes import Webhook
 from tests.cluster.api import ApiError, Json
 from tests.cluster.controlplane import ControlPlane
 from vgpu.names import ASK, WEBHOOK_CONFIGURATION
@@ -45,6 +48,18 @@ def installed(plane: ControlPlane, url: str, ca: bytes, manifest: Path = SHIPPED
         yield
     finally:
         plane.api.delete(config)
+
+
+@contextmanager
+def before(
+    plane: ControlPlane, folder: Path, manifest: Path = SHIPPED, **settings: Any
+) -> Iterator[Webhook]:
+    """Run the real webhook in a folder, and have the API server ask it."""
+    with (
+        processes.webhook(folder, **settings) as started,
+        installed(plane, started.url, started.ca, manifest),
+    ):
+        yield started
 
 
 def ask(plane: ControlPlane) -> Json:
