@@ -10,7 +10,7 @@ from webhook.findings import Code, Finding, path
 from webhook.pod import Json
 from webhook.review import Review
 
-_KNOWN = {*names.ASK_KEYS, *names.GRANT_KEYS}
+_KNOWN = {*names.ASK_KEYS, *names.GRANT_KEYS, names.NVIDIA_GPU}
 _RESOURCES = {("resources", "limits"), ("resources", "requests")}
 _ANNOTATIONS, _LABELS = ("metadata", "annotations"), ("metadata", "labels")
 _HARD = ("spec", "hard")
@@ -79,7 +79,7 @@ def unread(review: Review, places: Collection[str], *, translated: bool) -> Iter
         said = None
         if each.note == names.ANNOTATION_SHARE and not is_stored:
             said = Code.RECORD, "is written by the webhook and never read; leave it out"
-        elif holder in _RESOURCES and key.startswith(names.PREFIX) and key not in _KNOWN:
+        elif holder in _RESOURCES and key not in _KNOWN and _resembles(key):
             said = Code.UNKNOWN_RESOURCE, _UNKNOWN
         elif each.is_ask(in_pods=is_workload or bool(place)):
             said = _of_ask(each, place, custom, is_read=is_read, translated=translated)
@@ -103,6 +103,11 @@ def _of_ask(
         setting = f"for it, name its templates in {names.ENV_OURS}TEMPLATE_PATHS"
         return Code.CUSTOM_RESOURCE, f"{later} {setting}"
     return Code.MISPLACED_ASK, _ELSEWHERE
+
+
+def _resembles(key: str) -> bool:
+    """Whether a resource's name was meant to be one that we know, such as `GPU` or `gpus`."""
+    return key.startswith(names.PREFIX) or key.lower().removesuffix("s") in _KNOWN
 
 
 def is_custom(document: Json) -> bool:

@@ -11,7 +11,7 @@ from webhook.findings import Code, Finding
 from webhook.pod import Container
 
 _PARTS = 1000
-_MOST_CARDS = 1000  # more than any node has: who asks for 300M means 300m
+_MOST_CARDS = 100  # more than any node has: who asks for 300, or 300M, means 300m
 
 
 @dataclass(frozen=True, slots=True)

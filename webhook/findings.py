@@ -27,7 +27,7 @@ class Code(Enum):
     MEMORY_FRACTION = "warning", "a memory fraction that is no part of the share is replaced"
     MEMORY_UNLIMITED = "warning", "the memory of TensorFlow Serving is not limited as it is started"
     UNKNOWN_ANNOTATION = "warning", "an annotation with our prefix is unknown to this release"
-    UNKNOWN_RESOURCE = "warning", "a resource with our prefix is unknown to this release"
+    UNKNOWN_RESOURCE = "warning", "a resource with a name like ours is unknown to this release"
     MISPLACED_ANNOTATION = "warning", "an annotation is on the workload, not on its pod template"
     MISPLACED_ASK = "warning", "an ask stands where nobody reads it"
     RECORD = "warning", "the record that the webhook writes into pods is written by hand"

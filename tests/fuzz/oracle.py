@@ -33,7 +33,7 @@ from tests.fuzz.pods import (
     number,
 )
 
-MOST_CARDS = 1000
+MOST_CARDS = 100
 """More are taken for a slip, such as 300M for 300m."""
 Grant = dict[str, Fraction]
 """A container's slots or whole cards, by the resource's name; empty: none."""

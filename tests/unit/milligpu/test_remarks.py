@@ -108,7 +108,10 @@ def test_an_ask_beside_a_template_is_found(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("key", ["milligpu.io/gpus", "milligpu.io/vpgu"])
+@pytest.mark.parametrize(
+    "key",
+    ["milligpu.io/gpus", "milligpu.io/vpgu", "GPU", "gpus", "nvidia.com/GPUs", "milligpu.io/VGPU"],
+)
 def test_a_resource_that_no_node_offers_is_found_once(key: str, kind: str) -> None:
     wrong = holding(kind, pod(container(limits={key: 30}, requests={key: 30})))
     at = ".".join((*KINDS[kind][1], "spec.containers[0].resources.limits"))

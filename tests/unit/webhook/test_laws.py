@@ -128,7 +128,7 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-@pytest.mark.parametrize("ask", ["1000", "1k", "1e3", "1000000m"])
+@pytest.mark.parametrize("ask", ["100", "0.1k", "1e2", "100000m"])
 def test_the_largest_ask_can_be_read_again(ask: str) -> None:
     obj, config = sent(pod(container(limits={"gpu": ask}))), Config()
     once = wanted(obj, config)
