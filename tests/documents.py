@@ -1,4 +1,4 @@
-"""What documents say in their tables, for the tests that hold them to it."""
+"""What documents say in their tables and blocks, for the tests that hold them to it."""
 
 import re
 from pathlib import Path
@@ -16,6 +16,12 @@ def rows(text: str, heading: str = "") -> list[Row]:
     table = [tuple(cell.strip() for cell in line.split("|")) for line in lines]
     rules = {number for number, row in enumerate(table) if set("".join(row)) <= set("-:")}
     return [row for number, row in enumerate(table) if not {number, number + 1} & rules]
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The blocks of code in a language; those of a list's items with their indentation."""
+    found = re.findall(rf"^ *```{language}\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
+    return [str(each) for each in found]
 
 
 def code(cell: str) -> list[str]:

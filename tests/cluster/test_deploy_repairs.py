@@ -32,7 +32,7 @@ from tests.cluster.processes import WITH_US
 from tests.cluster.tools.say import say
 from tests.cluster.trust import Service, service
 from tests.cluster.webhooks import SHIPPED
-from tests.documents import ROOT
+from tests.documents import ROOT, blocks
 from vgpu import names
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.long]
@@ -313,9 +313,8 @@ def test_what_the_page_tells_to_type_works(serving: Service, awake: Awake, tmp_p
         "KUBECONFIG": str(plane.kubeconfig),
         "HOME": str(tmp_path),
     }
-    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     # Those about pods are for clusters that have nodes.
-    typed = [each for each in blocks if "deployment/" not in each]
+    typed = [each for each in blocks(PAGE.read_text(), "sh") if "deployment/" not in each]
     answers = []
     with awake:
         for commands in typed:

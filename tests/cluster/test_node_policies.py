@@ -12,12 +12,13 @@ from tests.cluster.eventually import eventually
 from tests.cluster.policies import PAGE
 from tests.cluster.shapes import holding
 from tests.cluster.spaces import Space, reporting
+from tests.documents import blocks
 from vgpu import names
 
 pytestmark = pytest.mark.node
 
 MISSING = PAGE.split("\n## Find out why a pod is missing\n")[1].split("\n## ")[0]
-(COMMANDS,) = re.findall(r"^```sh\n(.*?)^```", MISSING, re.MULTILINE | re.DOTALL)
+(COMMANDS,) = blocks(MISSING, "sh")
 
 
 def deployment(**limits: str) -> Json:

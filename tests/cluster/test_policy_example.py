@@ -1,6 +1,5 @@
 """The policy that the page on threats shows does what is said of it, on a real API server."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ from tests.cluster import shapes
 from tests.cluster.api import ApiError, Json
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.eventually import eventually
-from tests.documents import ROOT
+from tests.documents import ROOT, blocks
 from vgpu import names
 
 pytestmark = pytest.mark.apiserver
@@ -35,7 +34,7 @@ def body(*env: Json, **limits: str) -> Json:
 @pytest.fixture(scope="module", autouse=True)
 def _policy(apiserver: ControlPlane, webhook: Webhook) -> Iterator[None]:
     """The page's policy, in force."""
-    [objects] = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    [objects] = blocks(PAGE, "yaml")
     apiserver.kubectl("create", "-f", "-", stdin=objects)
     assert REFUSAL in objects
 

@@ -1,7 +1,6 @@
 """What GitOps tools compare: dry runs of server-side apply, and manifests with what is stored."""
 
 import json
-import re
 from copy import deepcopy
 from typing import Any
 
@@ -13,7 +12,7 @@ from tests.cluster import shapes, webhooks
 from tests.cluster.api import Json
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.shapes import KINDS, holding, limited
-from tests.documents import ROOT
+from tests.documents import ROOT, blocks
 from vgpu import names
 
 pytestmark = pytest.mark.apiserver
@@ -31,8 +30,7 @@ TEMPLATES = [kind for kind in KINDS if kind != "Pod"]
 
 def rules() -> dict[str, list[str]]:
     """Return the page's ignoreDifferences for workloads: paths by kind, without jq's guards."""
-    blocks = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    documents = [YAML(typ="safe").load(each) for each in blocks]
+    documents = [YAML(typ="safe").load(each) for each in blocks(PAGE, "yaml")]
     found = [
         rule for each in documents for rule in each.get("spec", {}).get("ignoreDifferences", ())
     ]

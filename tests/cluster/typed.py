@@ -1,13 +1,12 @@
 """Commands of a page, typed before a cluster of the tests, as an administrator would."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.cluster.controlplane import ControlPlane
-from tests.documents import ROOT
+from tests.documents import ROOT, blocks
 
 UNINSTALL = ROOT / "docs/how-to/uninstall.md"
 PROGRAMS = Path(sys.executable).parent
@@ -15,8 +14,8 @@ PROGRAMS = Path(sys.executable).parent
 
 def told(page: Path, *words: str, **instead: str) -> str:
     """Return the only command of a page with these words, with other words in place of some."""
-    blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", page.read_text(), re.MULTILINE | re.DOTALL)
-    lines = [line.strip() for block in blocks for line in block.splitlines()]
+    shown = blocks(page.read_text(), "sh")
+    lines = [line.strip() for block in shown for line in block.splitlines()]
     found: str
     (found,) = [line for line in lines if all(word in line for word in words)]
     for old, new in instead.items():

@@ -21,7 +21,7 @@ from plugin.config import Config as Plugin
 from tests import chart
 from tests.chart import CHART, RenderError, objects
 from tests.contract.test_deploy import VERSIONS, identity
-from tests.documents import ROOT
+from tests.documents import ROOT, blocks
 from vgpu import names, settings
 from webhook.config import Config as Webhook
 
@@ -709,11 +709,7 @@ def test_network_policies_leave_open_what_is_needed() -> None:
 
 # Pages, and the command line.
 
-BLOCKS = re.findall(
-    r"^```yaml\n(.*?)^```$",
-    (ROOT / "docs" / "how-to" / "helm.md").read_text(),
-    re.MULTILINE | re.DOTALL,
-)
+BLOCKS = blocks((ROOT / "docs/how-to/helm.md").read_text(), "yaml")
 
 
 def test_values_of_the_page_are_values() -> None:

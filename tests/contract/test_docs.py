@@ -24,7 +24,7 @@ from plugin import edits
 from plugin.gpu import MIB, Gpu
 from plugin.node import Node
 from plugin.series import Series
-from tests.documents import ROOT, code, rows
+from tests.documents import ROOT, blocks, code, rows
 from vgpu import names
 from vgpu.settings import variable
 from webhook.admission import answer
@@ -148,7 +148,7 @@ def test_targets_that_are_named_exist(path: Path) -> None:
 
 def fenced(path: Path) -> Iterator[Any]:
     """The YAML documents that a document shows, as kubectl reads them."""
-    for block in re.findall(r"^```ya?ml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
+    for block in blocks(path.read_text(), "ya?ml"):
         yaml = YAML(typ="safe", pure=True)
         yaml.version = (1, 1)
         yield from yaml.load_all(block)

@@ -9,7 +9,7 @@ from plugin.gpu import Event
 from plugin.health import APPLICATION, INFORMATION, LONGEST, LOOKS, MEANINGS, MEMORY, QUIET
 from plugin.simulated import SimulatedInventory
 from plugin.watch import HANGS_SECONDS
-from tests.documents import ROOT, code, rows
+from tests.documents import ROOT, blocks, code, rows
 
 PAGE = (ROOT / "docs/reference/health.md").read_text()
 
@@ -56,7 +56,7 @@ def test_the_times_are_those_of_the_code() -> None:
 
 
 def test_the_simulated_cards_shown_are_understood(tmp_path: Path) -> None:
-    [example] = re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    [example] = blocks(PAGE, "json")
     (file := tmp_path / "cards.json").write_text(example)
     simulated = SimulatedInventory(str(file))
     assert len(simulated.probe().gpus) == 2

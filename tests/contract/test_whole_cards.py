@@ -12,7 +12,7 @@ from plugin.allocation import RefusedError
 from plugin.config import Config as Plugin
 from plugin.gpu import MIB, Gpu
 from plugin.offer import Card, Offer
-from tests.documents import ROOT, code, rows
+from tests.documents import ROOT, blocks, code, rows
 from tests.unit.webhook.objects import copied
 from vgpu import names, settings, slots
 from vgpu.slots import Whole
@@ -22,10 +22,7 @@ from webhook.mutate import desired
 from webhook.pod import containers
 
 PAGE = (ROOT / "docs/how-to/whole-cards.md").read_text()
-YAMLS: list[Any] = [
-    YAML(typ="safe", pure=True).load(block)
-    for block in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-]
+YAMLS: list[Any] = [YAML(typ="safe", pure=True).load(block) for block in blocks(PAGE, "yaml")]
 
 
 def test_the_example_and_its_other_forms_become_cards() -> None:
