@@ -58,10 +58,8 @@ class Cluster:
 
     def set_bundles(self, entries: Mapping[str, bytes], replaces: Bundles) -> None:
         """Patch the caBundles of these entries, which are found by name. Raises Conflict."""
-        webhooks = [
-            {"name": name, "clientConfig": {"caBundle": _text(bundle)}}
-            for name, bundle in entries.items()
-        ]
+        clients = ((name, {"caBundle": _text(bundle)}) for name, bundle in entries.items())
+        webhooks = [{"name": name, "clientConfig": client} for name, client in clients]
         body = {"metadata": {"resourceVersion": replaces.version}, "webhooks": webhooks}
         patch = self._admission.patch_mutating_webhook_configuration
         _call(patch, names.WEBHOOK_CONFIGURATION, body, **_AS_US)

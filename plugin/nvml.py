@@ -113,13 +113,12 @@ class NvmlInventory:
         """Have the events of all cards collected that can have some."""
         if self._handles and self._events is None:
             self._events, self._watched = pynvml.nvmlEventSetCreate(), {}
+        xids = pynvml.nvmlEventTypeXidCriticalError
         for uuid, handle in self._handles.items():
             if _address(handle) not in self._watched:
                 self._watched[_address(handle)] = uuid
                 with contextlib.suppress(pynvml.NVMLError):  # one that has none is no worse for it
-                    pynvml.nvmlDeviceRegisterEvents(
-                        handle, pynvml.nvmlEventTypeXidCriticalError, self._events
-                    )
+                    pynvml.nvmlDeviceRegisterEvents(handle, xids, self._events)
 
     def close(self) -> None:
         """Shut NVML down; the next look opens it again."""
@@ -132,7 +131,6 @@ class NvmlInventory:
 
 def _gpu(index: int, handle: Any) -> Gpu:
     memory = _if_known(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
-    reserved = memory.reserved if memory else 0
     mig = _if_known(pynvml.nvmlDeviceGetMigMode, handle)
     return Gpu(
         uuid=pynvml.nvmlDeviceGetUUID(handle),
@@ -140,7 +138,7 @@ def _gpu(index: int, handle: Any) -> Gpu:
         minor=_if_known(pynvml.nvmlDeviceGetMinorNumber, handle),
         model=pynvml.nvmlDeviceGetName(handle),
         memory_total=(memory or pynvml.nvmlDeviceGetMemoryInfo(handle)).total,
-        memory_reserved=reserved,
+        memory_reserved=memory.reserved if memory else 0,
         mig=mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
     )
 
