@@ -50,7 +50,7 @@ def _remarks(path: Path, config: Config) -> list[Remark]:
         print(f"milligpu lint: {where}: is no Kubernetes object", file=sys.stderr)
     found = list[Remark]()
     for each in file.manifests:
-        said = findings(creation(each.document), config, deep=True)
+        said = findings(creation(each.document), config)
         found += ((path, each.line(finding.path), finding) for finding in said)
     return sorted(found, key=lambda remark: remark[1])
 

@@ -49,13 +49,16 @@ def _templates(value: object, way: Pattern = ()) -> Iterator[Pattern]:
             yield from _templates(held, (*way, key))
 
 
-def findings(review: Review, config: Config, *, deep: bool = False) -> list[Finding]:
-    """Return all that there is to say of an object; if `deep`, of the pods in a custom one, too."""
-    return decided(review, config, deep=deep)[1]
+def findings(review: Review, config: Config) -> list[Finding]:
+    """Return all that there is to say of an object, of the pods in a custom one, too."""
+    return decided(review, config, deep=True)[1]
 
 
 def decided(review: Review, config: Config, *, deep: bool = False) -> Decided:
-    """Return what an object is to be, None if it is denied, and all that there is to say of it."""
+    """Return what an object is to be, None if it is denied, and what there is to say of it.
+
+    If `deep`, of the pods in a custom one, too.
+    """
     (made, said), supposed = _judged(review, config), supposing(review, config)
     translated = all(each.code is not Code.UNTRANSLATED for each in said)
     if deep and not translated:

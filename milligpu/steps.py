@@ -33,7 +33,7 @@ def explained(document: Json, config: Config, locate: Locate) -> Iterator[tuple[
     review = creation(document)
     if document["kind"] == "Pod" and "uid" in (document.get("metadata") or {}):
         review = dataclasses.replace(review, old=document)
-    found = findings(review, config, deep=True)
+    found = findings(review, config)
     if any(each.code.level == "error" for each in found):
         told = [each for each in found if each.code.level != "note"]
         pods = "" if templates.patterns(review, config.template_paths) else "its pods are "

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from milligpu.remarks import creation, findings
+from milligpu.remarks import creation, decided, findings
 from tests.unit.webhook.objects import KINDS, TEMPLATES, container, created, held, holding, pod
 from vgpu.settings import read
 from webhook.config import Config
@@ -17,7 +17,7 @@ REPLICAS = {**CUSTOM, "spec": {"pytorchReplicaSpecs": {"Master": {"template": SH
 
 def found(document: Json, **settings: str) -> list[tuple[str, str]]:
     """Code and field path of each finding."""
-    said = findings(creation(document), read(Config, settings), deep=True)
+    said = findings(creation(document), read(Config, settings))
     return [(each.code.label, each.path) for each in said]
 
 
@@ -205,7 +205,7 @@ def test_a_label_on_a_custom_resource_asks_for_nothing() -> None:
 
 def test_only_who_wants_to_is_told_of_the_pods_in_a_custom_resource() -> None:
     wrong = changed(CUSTOM, "spec", "template", to=pod(container(limits={"gpu": "1500m"})))
-    [only] = findings(creation(wrong), Config())
+    _, [only] = decided(creation(wrong), Config())
     assert only.code is Code.CUSTOM_RESOURCE
 
 
@@ -218,7 +218,7 @@ def test_an_annotation_on_a_custom_resource_may_get_to_its_pods() -> None:
     on_template = ("spec", "pytorchReplicaSpecs", "Master", "template", "metadata", "annotations")
     handed_on = changed(CUSTOM, *on_template, "milligpu.io/gpu", to="300m")
     handed_on = changed(handed_on, *on_template[:-2], "spec", to={"containers": [container()]})
-    [said] = findings(creation(handed_on), Config())
+    _, [said] = decided(creation(handed_on), Config())
     assert "counts when pods are made of this PyTorchJob" in said.text
     assert {code for code, _ in found(noted)} == {"custom-resource"}
 
