@@ -80,6 +80,13 @@ def node(request: pytest.FixtureRequest) -> Iterator[Node]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def bare(request: pytest.FixtureRequest) -> Iterator[Node]:
+    """A whole cluster of the module's own, which does not know milligpu yet."""
+    with _visible(request.config), cluster() as made:
+        yield made
+
+
 @pytest.fixture
 def space(node: Node) -> Iterator[Space]:
     """A namespace of the test's own on the node; its pods are gone afterwards."""

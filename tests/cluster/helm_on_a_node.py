@@ -5,17 +5,15 @@ Not among the tests that `make e2e` finds: it needs a cluster without milligpu.
 
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from tests.chart import CHART
 from tests.cluster import images, shapes
 from tests.cluster.api import ApiError, Json
-from tests.cluster.conftest import _visible
 from tests.cluster.eventually import eventually
 from tests.cluster.helm import Helm
-from tests.cluster.node import NAME, Node, cluster
+from tests.cluster.node import NAME, Node
 from tests.cluster.product import CARDS, deploy, served, slots
 from tests.cluster.spaces import Space, asking, space
 from tests.cluster.tools.say import say
@@ -35,13 +33,6 @@ SETTINGS = {
 PRODUCT = "app.kubernetes.io%2Fname%3Dmilligpu"
 LABEL = ("-l", "app.kubernetes.io/name=milligpu", "-o", "name")
 CLUSTER_WIDE = "namespaces,mutatingwebhookconfigurations,clusterroles,clusterrolebindings"
-
-
-@pytest.fixture(scope="module")
-def bare(request: pytest.FixtureRequest) -> Iterator[Node]:
-    """A cluster that does not know milligpu yet."""
-    with _visible(request.config), cluster() as made:
-        yield made
 
 
 @pytest.fixture(params=["helm", "helm3"])

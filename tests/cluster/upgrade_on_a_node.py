@@ -17,12 +17,11 @@ import pytest
 from tests.chart import CHART
 from tests.cluster import earlier, images, load, shapes
 from tests.cluster.api import ApiError, Json
-from tests.cluster.conftest import _visible
 from tests.cluster.devices import held, lives
 from tests.cluster.eventually import eventually
 from tests.cluster.helm import Helm
 from tests.cluster.holders import Container, Place, agree, look
-from tests.cluster.node import NAME, Node, cluster
+from tests.cluster.node import NAME, Node
 from tests.cluster.product import manifest, restart_plugin, rolled_out, served, slots
 from tests.cluster.shapes import holding
 from tests.cluster.spaces import Space, asking, space
@@ -53,14 +52,13 @@ VALUES = {
 
 
 @pytest.fixture(scope="module")
-def bare(request: pytest.FixtureRequest, before: Path) -> Iterator[Node]:
+def both(bare: Node, before: Path) -> Node:
     """A cluster that does not know milligpu yet, and has the images of both states."""
-    with _visible(request.config), cluster() as made:
-        archive = str(earlier.archive(before))
-        made.sandbox.run("ctr", "--namespace", "k8s.io", "images", "import", archive)
-        made.stop_kubelet()
-        made.start_kubelet(STATUS_SECONDS)
-        yield made
+    archive = str(earlier.archive(before))
+    bare.sandbox.run("ctr", "--namespace", "k8s.io", "images", "import", archive)
+    bare.stop_kubelet()
+    bare.start_kubelet(STATUS_SECONDS)
+    return bare
 
 
 @pytest.fixture(scope="module")
@@ -276,36 +274,36 @@ def gone(node: Node, users: Space) -> None:
         users.create(shapes.pod("asks", asking("main", "10m")))
 
 
-def test_by_the_one_file(bare: Node, before: Path) -> None:
+def test_by_the_one_file(both: Node, before: Path) -> None:
     apply, remove = ("apply", "-f", "-"), ("delete", "-f", "-", "--ignore-not-found")
     own = ('MILLIGPU_CPUS_PER_GPU: "8"', 'MILLIGPU_CPUS_PER_GPU: "12"')
     old = manifest(before / "deploy/webhook.yaml", earlier.IMAGE).replace(*own)
     new = manifest().replace(*own)
-    run = bare.plane.kubectl
+    run = both.plane.kubectl
     say(f"installing {earlier.COMMIT[:7]} by kubectl")
     run(*apply, stdin=old)
-    served(bare)
-    with busy(bare) as users:
+    served(both)
+    with busy(both) as users:
         act = lambda: run(*apply, stdin=new)  # noqa: E731
         change(users, "upgrade by kubectl apply", images.PRODUCT, act)
         act = lambda: run(*apply, stdin=old)  # noqa: E731
         change(users, "back by kubectl apply", earlier.IMAGE, act)
         cordoned(users)
         run(*remove, stdin=old)
-        gone(bare, users)
+        gone(both, users)
 
 
-def test_by_helm(bare: Node, before: Path) -> None:
-    helm = Helm(bare.plane)
+def test_by_helm(both: Node, before: Path) -> None:
+    helm = Helm(both.plane)
     say(f"installing {earlier.COMMIT[:7]} by Helm")
     helm("install", "milligpu", str(before / "deploy/chart"), **image(earlier.IMAGE), **VALUES)
-    served(bare)
-    with busy(bare) as users:
+    served(both)
+    with busy(both) as users:
         act = lambda: helm("upgrade", "milligpu", str(CHART), **image(images.PRODUCT), **VALUES)  # noqa: E731
         change(users, "helm upgrade", images.PRODUCT, act)
         change(users, "helm rollback", earlier.IMAGE, lambda: helm("rollback", "milligpu"))
         helm("uninstall", "milligpu")
-        gone(bare, users)
+        gone(both, users)
 
 
 def image(name: str) -> dict[str, str]:
