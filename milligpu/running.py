@@ -9,9 +9,9 @@ from webhook.pod import Container, Json, mapping, sequence
 
 _AGAIN = "a controller makes another pod; a bare pod stays as it is: delete it and create it again"
 _MEANINGS = {
-    f"Insufficient {names.COUNT}": "nowhere that the pod may run are so many slots free,"
-    " or so many of one card",
-    f"Insufficient {names.WHOLE}": "nowhere that the pod may run has so many cards without a pod",
+    f"Insufficient {names.COUNT}": "no node that the pod may run on has so many slots of one card"
+    " free; it waits until others end. A node without any has no plugin at work",
+    f"Insufficient {names.WHOLE}": "no node that it may run on has so many cards without a pod",
     "UnexpectedAdmissionError": f"no card had so many slots, or one was just taken; {_AGAIN}",
     f"OutOf{names.PREFIX}": f"another pod was faster; {_AGAIN}",
 }

@@ -83,4 +83,4 @@ def test_why_a_pod_does_not_run_is_told(space: Space) -> None:
         lambda: found if waits in (found := explained(space, "large")) else None, waits
     )
     assert "state Pending because Unschedulable: " in said
-    assert "that is nowhere that the pod may run are so many slots free" in said
+    assert "that is no node that the pod may run on has so many slots of one card free" in said

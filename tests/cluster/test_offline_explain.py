@@ -124,7 +124,7 @@ def test_a_pending_pod_is_told_why(
     with_status(apiserver, pod, namespace, conditions=[{**waits, "message": message}])
     _, out, _ = explain("pod", "model")
     said = flat(out)
-    assert f"state Pending because Unschedulable: {message} that is nowhere that the pod" in said
+    assert f"state Pending because Unschedulable: {message} that is no node that the pod" in said
     assert " card " not in said.partition(" pod ")[0].partition("plugin")[0]
 
 

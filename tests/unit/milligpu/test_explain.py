@@ -285,7 +285,8 @@ def test_devices_of_others_are_not_ours() -> None:
                 ],
             },
             "Unschedulable: 0/1 nodes are available: 1 Insufficient milligpu.io/vgpu.",
-            "nowhere that the pod may run are so many slots free, or so many of one card",
+            "no node that the pod may run on has so many slots of one card free; it waits until"
+            " others end. A node without any has no plugin at work",
         ),
         (
             {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "Allocate failed"},
@@ -317,7 +318,7 @@ def test_devices_of_others_are_not_ours() -> None:
                 ],
             },
             "0/1 nodes are available: 1 Insufficient milligpu.io/pgpu.",
-            "nowhere that the pod may run has so many cards without a pod",
+            "no node that it may run on has so many cards without a pod",
         ),
     ],
 )
