@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases.table import CASES, Case, Open
+from tests.cases.table import CASES, Case
 
 ROOT = Path(__file__).parents[2]
 DEMANDED = """
@@ -29,8 +29,6 @@ PLACES = {
 """Where the tests of a level are."""
 CLUSTER = {"apiserver", "node"}
 """Marks of the tests that have a real API server."""
-LATER = {6}
-"""Issues that may still be open."""
 
 
 def demanded() -> list[tuple[str, set[str]]]:
@@ -38,20 +36,20 @@ def demanded() -> list[tuple[str, set[str]]]:
     return [(name, set(levels)) for name, levels in pairs]
 
 
-def holders(of: type) -> Iterator[tuple[Case, str, object]]:
+def holders() -> Iterator[tuple[Case, str, str]]:
     for case in CASES:
         for level, found in case.levels.items():
-            yield from ((case, level, each) for each in found if isinstance(each, of))
+            yield from ((case, level, each) for each in found)
 
 
 def held() -> list[tuple[str, str]]:
     """Return level and node id of every test in the table, each once."""
-    found = ((level, str(each)) for _, level, each in holders(str))
+    found = ((level, each) for _, level, each in holders())
     return list(dict.fromkeys((level, each) for level, each in found if "::" in each))
 
 
 def pages() -> list[str]:
-    return list(dict.fromkeys(str(each) for _, _, each in holders(str) if "::" not in str(each)))
+    return list(dict.fromkeys(each for _, _, each in holders() if "::" not in each))
 
 
 @cache
@@ -101,11 +99,4 @@ def test_a_page_has_the_heading(page: str) -> None:
     file, _, heading = page.partition("#")
     assert file == "README.md" or file.startswith("docs/")
     assert re.search(rf"^#+ {re.escape(heading)}$", (ROOT / file).read_text(), re.MULTILINE)
-    assert {level for _, level, each in holders(str) if each == page} == {"D"}
-
-
-def test_what_is_open_belongs_to_an_issue_that_is() -> None:
-    for case, _, each in holders(Open):
-        assert isinstance(each, Open)
-        assert each.issue in LATER, case.id
-        assert each.missing, case.id
+    assert {level for _, level, each in holders() if each == page} == {"D"}
