@@ -177,14 +177,15 @@ def test_a_forced_renewal_under_a_kubelet_of_default_settings(
     say(f"\n{force.__name__}, {CLIENTS / TICK:.0f} admissions a second, a kubelet by default:")
     with (
         watched(node) as watch,
-        load.clients(node.plane.api, "default", CROWD, JUDGED) as many,
         load.steady(node.plane.api, "default", CLIENTS, TICK, JUDGED, mixed()) as seen,
     ):
         old = whole(watch).leaf
         force(node)
         eventually(lambda: watch.samples()[-1].leaf not in ("", old), "a new pair", seconds=30)
         whole(watch)
-        crowd = load.crowd(many)
+        # Connected only now: a connection that idles for as long as this may take is closed.
+        with load.clients(node.plane.api, "default", CROWD, JUDGED) as many:
+            crowd = load.crowd(many)
     tell(seen.admissions, watch.samples())
     well([*seen.admissions, *crowd])
     assert restarts(node) == before
@@ -389,6 +390,8 @@ def judged(what: str, seen: Streams, watch: Watch, since: float, felt: bool) -> 
     say(f"    {len(shaken)} handshakes of ours failed, {span(shaken, since)}")
     for fault in sorted({each.fault.replace(load.CROWDED, "...") for each in seen.asks.failures}):
         say(f"      {fault}")
+    broken = [each for each in watch.samples() if each.at > since and not each.whole]
+    assert broken or failed, "there was no damage, or it was mended between two samples"
     assert max(whole_after, good - since) <= MINUTE
     assert felt or not failed + shaken
     assert {each.grant for each in asks if not each.fault} == {"30"}
