@@ -77,9 +77,12 @@ def test_the_exit_status_says_how_it_went_and_a_failure_prints_nothing(
 
 
 GRANTED = POD.replace("gpu: 300m", "milligpu.io/vgpu: '30'")
+TOLERATIONS = "  tolerations:\n  - {key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}\n"
+"""A whole card wants them as well."""
 TURNED = {
     "ask": POD,
-    "whole": POD.replace("{gpu: 300m}", "{nvidia.com/gpu: '1'}, requests: {nvidia.com/gpu: '1'}"),
+    "whole": POD.replace("{gpu: 300m}", "{nvidia.com/gpu: '1'}, requests: {nvidia.com/gpu: '1'}")
+    + TOLERATIONS,
     "none": POD.replace("{limits: {gpu: 300m}}", "{}"),
 }
 
