@@ -187,4 +187,4 @@ def _items(members: list[Member], before: list[Any], after: list[Any]) -> Pairs:
 
 
 def _label(item: Any) -> str:
-    return json.dumps(named(item) or item, sort_keys=True)
+    return json.dumps(item if (name := named(item)) is None else name, sort_keys=True)

@@ -81,4 +81,7 @@ def _lists(*sides: list[Any]) -> list[Any]:
 
 def _keyed(items: list[Any]) -> dict[str, Any]:
     """Return the items by name, or by their text where they have none."""
-    return {named(item) or json.dumps(item, sort_keys=True): item for item in items}
+    return {
+        json.dumps(item, sort_keys=True) if (name := named(item)) is None else name: item
+        for item in items
+    }

@@ -56,6 +56,13 @@ def apiserver() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
+def plane() -> Iterator[ControlPlane]:
+    """An API server of the test's own: without a controller-manager no namespace goes again."""
+    with control_plane() as started:
+        yield started
+
+
+@pytest.fixture
 def namespace(apiserver: ControlPlane) -> str:
     """A namespace of the test's own."""
     name = f"test-{next(_numbers)}"

@@ -1,14 +1,13 @@
 """The shipped manifest on a real API server: applied, and applied again."""
 
 import json
-from collections.abc import Iterator
 from random import Random
 
 import pytest
 from ruamel.yaml import YAML
 
 from tests.cluster.api import ApiError
-from tests.cluster.controlplane import ControlPlane, control_plane
+from tests.cluster.controlplane import ControlPlane
 from tests.cluster.shapes import pod
 from tests.cluster.webhooks import SHIPPED
 from tests.contract.test_deploy import identity
@@ -17,13 +16,6 @@ from vgpu import names
 pytestmark = pytest.mark.apiserver
 
 HOW = {"client-side": ("apply",), "server-side": ("apply", "--server-side")}
-
-
-@pytest.fixture
-def plane() -> Iterator[ControlPlane]:
-    """An API server of the test's own: without a controller-manager no namespace goes again."""
-    with control_plane() as started:
-        yield started
 
 
 def versions(plane: ControlPlane) -> dict[str, str]:

@@ -25,13 +25,6 @@ PAGE = ROOT / "docs/how-to/helm.md"
 LABEL = ("-l", "app.kubernetes.io/name=milligpu")
 
 
-@pytest.fixture
-def plane() -> Iterator[ControlPlane]:
-    """An API server of the test's own: without a controller-manager no namespace goes again."""
-    with control_plane() as started:
-        yield started
-
-
 @pytest.fixture(scope="module")
 def installed() -> Iterator[ControlPlane]:
     """One to which what the defaults make was applied."""

@@ -54,13 +54,6 @@ WAYS = {client_side: client_side, server_side: client_side, helm4: helm4, helm3:
 """Each with the one that stores the same."""
 
 
-@pytest.fixture
-def plane() -> Iterator[ControlPlane]:
-    """An API server of the test's own: without a controller-manager no namespace goes again."""
-    with control_plane() as started:
-        yield started
-
-
 @pytest.fixture(scope="module")
 def before() -> Iterator[Path]:
     """The files of the earlier state."""

@@ -58,3 +58,8 @@ def test_what_stands_is_shared_with_what_was_sent_or_stored() -> None:
     assert result["a"] is sent["a"]
     assert result["b"] is stored["b"]
     assert result["c"] is sent["c"]
+
+
+def test_an_empty_name_is_one() -> None:
+    sent, made, stored = ([{"name": "", "a": a, "b": b}] for a, b in ((1, 1), (2, 3), (2, 1)))
+    assert settled(sent, made, stored) == [{"name": "", "a": 2, "b": 1}]
